@@ -25,18 +25,20 @@
 //	    the code does not fit the history. The worker blocks the run with a reason that names
 //	    what is recorded and what the code does, and executes nothing.
 //	P5  If only one step is pending, the code may continue with its outcome before the outcome is
-//	    committed (it runs ahead), up to the next thing that has an effect. If another event
-//	    arrives at that position, the worker throws the whole state of the run away and replays.
-//	    No step is executed twice, because the outcome is already on its way to the engine.
+//	    committed (the code runs ahead), up to the next thing that has an effect. If another
+//	    event arrives at the position of the outcome, the worker throws the whole state of the
+//	    run away and replays. No step is executed twice, because the outcome is already on its
+//	    way to the engine.
 //	P6  A parked run costs one goroutine per coroutine while it is loaded, and nothing once it is
 //	    released. When the worker releases it, every goroutine ends at the call in which it is
 //	    parked (runtime.Goexit), in reverse order of creation, and code after that call never
 //	    runs.
 //	P7  No method of Worker that the engine calls blocks or runs user code.
 //
-// The package does not handle types: package perdure encodes and decodes values. It stores nothing.
-// It cannot make code deterministic that reads clocks, maps or other goroutines. But before it runs
-// a step, it notices when such code asks for something else than the history has.
+// The package does not handle types: package perdure encodes and decodes values. Package replay
+// stores nothing. It cannot make code deterministic that reads clocks, maps or other goroutines.
+// But before the package runs a step, it notices when such code asks for something else than the
+// history has.
 //
 // # Files
 //

@@ -14,17 +14,17 @@ import (
 //   - If the code cannot have noticed the signal, the replay never shows it. The event that drops
 //     the signal says so.
 //   - Otherwise the code may have noticed the signal without taking it. For example, a select may
-//     have chosen the signal, or another receive may have got a later signal because of it. In that
-//     case the signal disappears where it was dropped.
+//     have chosen the signal, or one receive may have got this signal, so that another receive got
+//     a later signal. In that case the signal disappears where it was dropped.
 //   - The replayed code may take the signal before that place. The turn that reported this was
-//     lost: otherwise the history would have a record of it, and the engine could not have dropped
-//     the signal. So nothing in the history depends on the event that made the code take the
-//     signal, and the signal disappears before that event.
+//     lost. Otherwise the history would record that the code took the signal, and the engine could
+//     not have dropped it. So nothing in the history depends on the event that made the code take
+//     the signal, and the signal disappears before that event.
 //
 // Every replay finds the same places, because they depend only on the history up to the drop.
 
-// noteDrop remembers the event that drops a signal when it arrives, before the code is fed the
-// signal.
+// noteDrop remembers an event that drops a signal. The worker calls noteDrop when this event
+// arrives, which is before the code is fed the signal.
 func (r *run) noteDrop(e *model.Event) {
 	if e.Kind != model.EventSignalDropped {
 		return
@@ -49,8 +49,8 @@ func (m *machine) isHidden(i int) bool {
 }
 
 // vanish removes the signals that must disappear before the event at an index is fed. If the code
-// has already taken one of them, or still sees one that should have disappeared earlier, the worker
-// throws the machine away, and the replay starts again.
+// has already taken one of these signals, or still sees a signal that should have disappeared
+// earlier, the worker throws the machine away, and the replay starts again.
 func (m *machine) vanish(i int) {
 	for _, seq := range slices.Sorted(maps.Keys(m.r.drops)) {
 		signal := int(seq - 1)

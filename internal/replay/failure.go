@@ -28,9 +28,9 @@ type Continue struct {
 // function returns the error.
 func (c *Continue) Error() string { return "continue workflow " + c.Workflow + " as new" }
 
-// FailureOf returns the stored form of an error. It removes our own wrappers, so that the type is
-// one that the user knows. It cuts a text that is too long. The code gets the cut text as well, so
-// that it sees the same text as a replay.
+// FailureOf returns the stored form of an error. It removes our own wrappers, so that the stored
+// type is a type that the user knows. It cuts a text that is too long. The code gets the cut text
+// as well, so that it sees the same text as a replay.
 func FailureOf(err error) *model.Failure {
 	f := &model.Failure{Message: err.Error()}
 	var late *lateError
@@ -64,8 +64,8 @@ func FailureOf(err error) *model.Failure {
 }
 
 // lateError is the error of an attempt that ran out of time. It is a timeout, whatever error the
-// body returned. When its context ends, a database driver, for example, often reports a bad
-// connection instead.
+// body returned. For example, a database driver often reports a bad connection when its context
+// ends.
 type lateError struct {
 	step  string
 	limit time.Duration
@@ -123,8 +123,8 @@ func ExitFailure(what string) *model.Failure {
 	return &model.Failure{Kind: model.FailurePanic, Type: "runtime.Goexit", Message: what + " ended its goroutine (runtime.Goexit) instead of returning"}
 }
 
-// misuse returns the error of a durable call in a place where it is not allowed. It is never
-// retried.
+// misuse returns the error of a durable call in a place where it is not allowed. An attempt that
+// fails with this error is never retried.
 func misuse(format string, args ...any) error {
 	return Permanent(fault.New(fault.Invalid, format, args...))
 }

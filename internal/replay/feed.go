@@ -8,7 +8,7 @@ import (
 )
 
 // feed gives the next event to the code. It resolves the future that the event answers, and makes
-// the coroutines ready that waited for it.
+// the coroutines ready that waited for this future.
 func (m *machine) feed() {
 	i := m.fed
 	e := m.r.events[i]
@@ -18,7 +18,8 @@ func (m *machine) feed() {
 		m.now.Store(int64(e.At))
 	}
 
-	// A step has one outcome, so this event shows that the turn with it is committed.
+	// A step has one outcome, so this event shows that the turn that reported the outcome is
+	// committed.
 	if o := m.outcome; o != nil && e.ID == o[0].Event.ID && e.Kind == o[0].Event.Kind {
 		m.landed = true
 	}
@@ -48,7 +49,7 @@ func (m *machine) feed() {
 	case model.EventCancelRequest:
 		m.cancelRequested(e.Failure)
 	case model.EventVersionMarked, model.EventPinned:
-		if a := m.find(e.ID); a != nil { // otherwise the code no longer has the change
+		if a := m.find(e.ID); a != nil { // otherwise the code no longer asks for this version
 			m.apply(a, e)
 		}
 	case model.EventLabeled:
@@ -83,7 +84,8 @@ func (m *machine) compare(e *model.Event) {
 	m.noteArrival(a)
 }
 
-// expectedKind returns the kind of the event that records the ask, if the code has run ahead of it.
+// expectedKind returns the kind of the event that records the ask, if the code has run ahead of
+// that event.
 func (a *ask) expectedKind() model.EventKind {
 	switch {
 	case a.kind == askMark:
@@ -205,8 +207,8 @@ func (m *machine) unrequest(timer string) {
 	}
 }
 
-// answer resolves the future of an ask with the event that settles it, unless the code gave up on
-// it before.
+// answer resolves the future of an ask with the event that settles it, unless the code has given up
+// on the ask.
 func (m *machine) answer(a *ask, e *model.Event) {
 	f := &a.fut
 	if f.done || a.withdrawn {

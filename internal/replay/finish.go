@@ -39,8 +39,8 @@ func (x Ctx) HasBegun() bool {
 	return r.begun || slices.ContainsFunc(r.events, func(e *model.Event) bool { return !isUnsolicited(e) })
 }
 
-// BlockType stops the run because today's type cannot hold a value with which the code has
-// continued before. It does not return.
+// BlockType stops the run because the code has already continued with a recorded value, and today's
+// Go type cannot hold that value. It does not return.
 func (x Ctx) BlockType(detail string) {
 	x.must("Block")
 	if m := x.co.m; m.doom == nil {
@@ -62,7 +62,8 @@ func (x Ctx) Fail(err error) {
 }
 
 // FailType is Fail for a signal of the wrong type. The signal is the last one that the coroutine
-// has taken. If the history shows that the signal was taken before, the run is blocked instead.
+// has taken. If the history shows that earlier code has taken the signal, FailType blocks the run
+// instead.
 func (x Ctx) FailType(err error) {
 	x.must("Fail")
 	m, taken := x.co.m, x.co.taken
@@ -110,8 +111,8 @@ func (m *machine) callRoot() (out model.Payload, err error) {
 	return m.w.probeError(m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input))
 }
 
-// endRun ends the run. First the coroutines that handle a cancel request finish. Then the
-// root ends all others where they are parked.
+// endRun ends the run. First the coroutines that handle a cancel request finish. Then the root
+// coroutine ends all other coroutines where they are parked.
 func (m *machine) endRun(out model.Payload, err error) {
 	if trouble := m.afterInterrupts(); trouble != nil && continueOf(err) == nil {
 		err = errors.Join(err, trouble)

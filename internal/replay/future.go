@@ -29,17 +29,17 @@ type Future struct {
 
 	m    *machine
 	ask  *ask       // the step, timer, child or watch behind it
-	co   *Coroutine // the coroutine behind it, or the one that a pending receive belongs to
+	co   *Coroutine // the coroutine behind it, or the coroutine with the pending receive
 	name string     // name of the signal or promise
 
-	// Small fields stand together, because every step has a future.
+	// Small fields are next to each other, which saves memory, because every step has a future.
 	kind     futureKind
 	done     bool
 	observed bool  // the code looked at the result
 	taken    bool  // for a signal: recorded as taken
 	received int32 // for a signal: index of the event
 
-	scope *Scope // its end ends the future; only for a step or timer that no call waits for
+	scope *Scope // the future ends with this scope; only for a step or timer that no call waits for
 	link  node[*Future]
 
 	pos, sub int64 // the position at which it was resolved, and the order within that position
@@ -114,7 +114,8 @@ func (f *Future) unbind() {
 }
 
 // giveUp resolves a pending future with an error and withdraws the work behind it. A child
-// continues. A step that settles is only hurried, and its future stays pending.
+// continues. A step that settles (see settle.go) is only made to end soon, and its future stays
+// pending.
 func (m *machine) giveUp(f *Future, err error) {
 	if f.done {
 		return
@@ -209,7 +210,7 @@ type wait struct {
 	need    int // results that are missing
 	slack   int // failures that waitSome can still tolerate
 	members []*Future
-	inbox   *Inbox // what it waits for instead of members
+	inbox   *Inbox // the inbox that the coroutine waits for, instead of members
 }
 
 // pendingFutures returns the futures that the coroutine waits for, or the first of them.
@@ -313,7 +314,7 @@ func (w *wait) prepare(n int) bool {
 }
 
 // claimFirst resolves the member with the smallest position among the members that are ready, if
-// there is one. If others are ready too, their signals stay in their queues.
+// there is one. If other members are ready too, their signals stay in their queues.
 func (w *wait) claimFirst() bool {
 	f := first(w.members)
 	if f == nil {
@@ -366,7 +367,8 @@ func (f *Future) abandon(c *Coroutine) {
 }
 
 // Get waits for the future and returns the error of the work behind it. If the scope ends first,
-// Get returns the error of the scope, but for a step that settles it still waits for the outcome.
+// Get returns the error of the scope. But if the future is of a step that settles, Get still waits
+// for the outcome.
 func (x Ctx) Get(f *Future) error {
 	if err := x.check("Get", f); err != nil {
 		return err

@@ -7,12 +7,13 @@ import "runtime"
 // settleOn does nothing: foreign finds the coroutine from the stack.
 func (c *Coroutine) settleOn() {}
 
-// maxDepth is how many frames of a stack foreign reads. It cannot see the bottom of a deeper stack.
+// maxDepth is how many frames of a stack foreign reads. If the stack is deeper, foreign cannot see
+// its bottom.
 const maxDepth = 128
 
-// foreign reports whether the calling goroutine is not a goroutine of a coroutine: user code has
-// started it, or it runs the body of a step. It looks at the bottom of the stack, which takes a
-// microsecond.
+// foreign reports whether the calling goroutine is not a goroutine of a coroutine. In that case
+// user code has started the goroutine, or the goroutine runs the body of a step. foreign looks at
+// the bottom of the stack, which takes a microsecond.
 //
 //go:noinline
 func (c *Coroutine) foreign() bool {

@@ -31,7 +31,7 @@ type engine struct {
 	events []model.Event
 	told   int   // events that the worker has received
 	news   int64 // position of the last event that the worker must answer
-	seen   int64 // the last position that its last turn had seen or had run ahead of
+	seen   int64 // the last position that the last turn of the worker had seen or had run ahead of
 	busy   bool  // the last turn of the worker said that a body runs
 	fed    int64 // the highest position that a turn has seen
 
@@ -162,8 +162,8 @@ func (e *engine) now() model.Time {
 	return e.start.At.Add(time.Duration(len(e.events)) * time.Millisecond)
 }
 
-// lose drops the session with the worker, as a server that restarts does. Reports that the engine
-// has not committed are lost.
+// lose drops the session with the worker, as a server that restarts does. Reports of the worker
+// that the engine has not committed are lost.
 func (e *engine) lose() {
 	e.mu.Lock()
 	gen := e.gen
@@ -365,7 +365,7 @@ func (e *engine) fire(id string) {
 }
 
 func (e *engine) retry(id string) {
-	// as in the real engine, the row stays until the outcome is recorded
+	// as in the real engine, the row of the retry stays until the outcome is recorded
 	e.retried[fmt.Sprint(id, e.retries[id], e.gen)] = true
 	e.w.Retry(e.start.Run, e.gen, id)
 	synctest.Wait()
@@ -497,7 +497,7 @@ func failingStep(times int, permanent bool) func(*replay.Step) {
 }
 
 // settleStep stores the outcome of a step in a place of its own, as a database of the user does.
-// Every third try to settle there fails.
+// Every third try to store an outcome there fails.
 func (e *engine) settleStep(s *replay.Step) {
 	inner := s.Body
 	stands := func(id string) (model.Payload, *model.Failure, bool) {

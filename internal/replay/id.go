@@ -20,8 +20,9 @@ import (
 //
 // Name and key have their lengths in front, so that they may contain any characters. A digest
 // replaces a key that is long or not text, so that every identity is short enough to store. If
-// several asks are equal, the first one has no occurrence, the second one has #1, the third one #2,
-// and so on. Histories store identities, so the format must not change.
+// several asks have the same path, kind, name and key, the first one has no occurrence, the second
+// one has #1, the third one #2, and so on. Histories store identities, so the format must not
+// change.
 
 // askKind is the kind of an ask. The letters are stored.
 type askKind byte
@@ -149,8 +150,9 @@ func appendOccurrence(b []byte, n int) []byte {
 	return strconv.AppendInt(b, int64(n), 10)
 }
 
-// parsedID is an identity that was read from the history. It is needed for errors, and to find asks
-// whose inputs are encoded differently today.
+// parsedID is an identity that was read from the history. Errors name the parts of the identity.
+// The worker also needs the parts to find the ask of a record whose input today's code encodes
+// differently.
 type parsedID struct {
 	path       string
 	kind       askKind

@@ -15,8 +15,8 @@ type Inbox struct {
 	ready []*Future // resolved and not handed out, in the order of their resolution
 }
 
-// Inbox opens the inbox of the run. From now on every signal goes there. Signals that the code has
-// not taken are in it already.
+// Inbox opens the inbox of the run. From now on every signal goes into the inbox. Inbox also puts
+// the signals there that have arrived and that the code has not taken.
 func (x Ctx) Inbox() *Inbox {
 	x.must("Inbox")
 	m := x.co.m
@@ -69,8 +69,8 @@ func (b *Inbox) Child(c Child) *Future {
 // future.
 func (b *Inbox) Failed(err error) *Future { return b.add(failedFuture(err)) }
 
-// add lets the inbox return the future once it is resolved. It may be resolved already, by an event
-// that was recorded before the code asked.
+// add lets the inbox return the future once it is resolved. The future may be resolved already, by
+// an event that was recorded before the code asked.
 func (b *Inbox) add(f *Future) *Future {
 	if f.done {
 		b.push(f)
@@ -86,8 +86,8 @@ func (b *Inbox) push(f *Future) {
 	}
 }
 
-// Withdraw gives up on a future that the inbox has not handed out. The inbox never hands it out
-// then.
+// Withdraw gives up on a future that the inbox has not handed out. After that the inbox never hands
+// the future out.
 func (b *Inbox) Withdraw(f *Future) {
 	b.x.must("Cancel")
 	f.unbind()
@@ -98,8 +98,8 @@ func (b *Inbox) Withdraw(f *Future) {
 	b.x.co.m.cancel(f)
 }
 
-// Next waits for the next resolved future and returns it. If it is a signal, Next takes the signal.
-// If the scope of x ends first, Next returns the error of that scope.
+// Next waits for the next resolved future and returns it. If the future is that of a signal, Next
+// takes the signal. If the scope of x ends first, Next returns the error of that scope.
 func (b *Inbox) Next(x Ctx) (*Future, error) {
 	if err := x.enter("Next"); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (b *Inbox) Next(x Ctx) (*Future, error) {
 // pendingFutures returns the first pending futures, and among them a running step, if there is one.
 func (b *Inbox) pendingFutures() []*Future {
 	var fs []*Future
-	running := b.x.co.m.r.running.Load() == 0 // true if the loop need not look for one
+	running := b.x.co.m.r.running.Load() == 0 // true if the loop need not look for a running step
 	for n := b.x.scope.pending.first; n != nil && (len(fs) < maxWaits || !running); n = n.next {
 		f := n.value
 		runs := f.kind == futureStep && f.ask.state == stepRunning

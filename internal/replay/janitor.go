@@ -53,8 +53,9 @@ func (w *Worker) janitor() {
 	}
 }
 
-// inspect releases a run that has been parked for a long time. It reports what a run waits for, if
-// the worker has not reported that yet. It also reports code that blocks.
+// inspect looks at one run. It reports what the run waits for, if the worker has not reported that
+// yet. Otherwise it releases a run that has been parked for a long time. It also reports code that
+// blocks.
 func (r *run) inspect(now, idle, stuck int64) {
 	r.mu.Lock()
 	if r.busy {
@@ -81,7 +82,8 @@ func (r *run) inspect(now, idle, stuck int64) {
 	r.mu.Unlock()
 }
 
-// inspectBusy looks at a run while one of its goroutines executes. It unlocks.
+// inspectBusy looks at a run while one of its goroutines executes. The caller holds the lock of the
+// run, and inspectBusy unlocks it.
 func (r *run) inspectBusy(now, stuck int64) {
 	m := r.m
 	var t model.Turn
@@ -118,7 +120,7 @@ func (r *run) inspectBusy(now, stuck int64) {
 func (w *Worker) releaseOldest(runs []*run) {
 	excess := len(runs) - w.cfg.MaxLoaded
 	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.lastUsed.Load(), b.lastUsed.Load()) })
-	for pass := range 2 { // the first pass takes the runs that are leaving already
+	for pass := range 2 { // the first pass counts the runs that are already leaving
 		for _, r := range runs {
 			if excess <= 0 {
 				return
@@ -161,7 +163,7 @@ func (w *Worker) stackOf(c *Coroutine) string {
 	return "unknown"
 }
 
-// trimStack keeps the frames above our own.
+// trimStack keeps the frames of user code, and cuts off the frames of this package that called it.
 func trimStack(s string) string {
 	if i := strings.Index(s, "github.com/perdure/perdure/internal/replay.(*machine).callRoot"); i > 0 {
 		s = s[:i]

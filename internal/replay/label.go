@@ -6,8 +6,9 @@ import (
 )
 
 // SetLabel sets a label of the execution, or removes it when the value is empty. The change is
-// recorded once: a replay finds the record and does not record it again. A record that the code no
-// longer asks for is ignored, because no other part of the code can depend on a label.
+// recorded once: a replay finds the record and does not record the change again. If the code no
+// longer sets a label that is recorded, the worker ignores the record, because no other part of the
+// code can depend on a label.
 func (x Ctx) SetLabel(name, value string) error {
 	if err := x.enter("SetLabel", name); err != nil {
 		return err
@@ -26,7 +27,7 @@ func (x Ctx) SetLabel(name, value string) error {
 	m.note(a, []byte(value))
 
 	if m.strayLabels[a.id] {
-		a.recorded = true // the history has it at an earlier place
+		a.recorded = true // the history has the label at an earlier place
 		return nil
 	}
 

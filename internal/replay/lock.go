@@ -8,13 +8,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// section is a part of the code that has entities locked. The code asks for all of them in one
-// request, and continues when the engine has granted the last one. The engine decides in which
-// order they are locked. A section ends when its function returns, or with the run.
+// section is a part of the code that has entities locked. The code asks for the locks of all
+// entities in one request, and continues when the engine has granted the last lock. The engine
+// decides in which order the entities are locked. A section ends when its function returns, or with
+// the run.
 //
 // A call that breaks a rule of locks returns an error. The worker does not send or record anything
-// for it, so a replay gets the same error. The engine knows the same rules, and refuses a turn that
-// breaks them.
+// for this call, so the call gets the same error on replay. The engine knows the same rules, and
+// refuses a turn that breaks them.
 type section struct {
 	ask    *ask
 	locks  []model.Address // sorted, without duplicates
@@ -62,7 +63,7 @@ func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	}
 
 	defer func() {
-		// Do not end the section if the run is unloaded, or if the body of a step ended the
+		// Do not end the section if the run is unloaded, or if the body of a step has ended the
 		// goroutine. In both cases a replay reaches this point again.
 		if c := x.co; !c.dying.Load() && c.inline == nil {
 			m.unlock(s)
@@ -74,7 +75,7 @@ func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	return fn(Ctx{x.co, scope})
 }
 
-// newSection checks what to lock, and asks for it.
+// newSection checks the set of entities to lock, and asks for their locks.
 func (x Ctx) newSection(set []model.Address) (*section, error) {
 	locks := model.SortLocks(set)
 	switch {
@@ -103,7 +104,7 @@ func (x Ctx) newSection(set []model.Address) (*section, error) {
 }
 
 // lockGranted notes that an entity is locked. When the last entity is locked, the code continues,
-// unless it has given up.
+// unless the code has given up on the section.
 func (m *machine) lockGranted(a *ask, e *model.Event) {
 	s := a.section
 	if len(s.epochs) == len(s.locks) || s.locks[len(s.epochs)] != e.Target {
@@ -149,7 +150,7 @@ func (m *machine) leaveSection(s *section) {
 	m.sections = slices.DeleteFunc(m.sections, func(o *section) bool { return o == s })
 }
 
-// endSections ends all sections, because their code has been ended.
+// endSections ends all sections, because the coroutines that ran their functions have been ended.
 func (m *machine) endSections() {
 	for _, s := range slices.Clone(m.sections) {
 		if s.ask.fut.done {
@@ -258,8 +259,8 @@ func (x Ctx) mayWait(target model.Address) error {
 }
 
 // isRecorded reports whether the history has a message that the code is about to send. An older
-// build, which did not have a rule yet, may have recorded a message that the rule forbids. Such
-// runs may continue.
+// build, which did not have a rule yet, may have recorded a message that the rule forbids. A run
+// with such a record may continue.
 func (m *machine) isRecorded(path string, id *identity) bool {
 	m.buf = id.append(m.buf[:0], path)
 	if earlier := m.asks[string(m.buf)]; earlier != nil {
@@ -273,8 +274,8 @@ func (m *machine) isRecorded(path string, id *identity) bool {
 	return false
 }
 
-// noteSent notes that a message is recorded. The recorded code must have sent it in the same place:
-// inside the same lock, or outside of all locks.
+// noteSent notes that a message is recorded. The code that made the record must have sent the
+// message in the same place: inside the same lock, or outside of all locks.
 func (m *machine) noteSent(a *ask, e *model.Event) {
 	a.recorded = true
 	where, is := "", "outside all locks"

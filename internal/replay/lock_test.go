@@ -175,7 +175,7 @@ func TestLockRules(t *testing.T) {
 				history = e.events
 			})
 
-			bubble(t, code, func(e *engine) { // another process replays it
+			bubble(t, code, func(e *engine) { // another process replays the run
 				e.crash()
 				e.events = history[:len(history)-1]
 				e.remember()
@@ -208,7 +208,7 @@ func TestUpdateInALockOfAnOlderBuild(t *testing.T) {
 	code := func(inside bool) func(e *engine, x replay.Ctx) (string, error) {
 		return func(_ *engine, x replay.Ctx) (string, error) {
 			err := x.Lock([]model.Address{account("a")}, func(y replay.Ctx) error {
-				from := x // the history does not show whether the call was made inside the section
+				from := x // the context of a call outside the section
 				if inside {
 					from = y
 				}
@@ -294,8 +294,8 @@ func TestLockAllows(t *testing.T) {
 	})
 }
 
-// When the scope ends, the code no longer waits for the lock. The section is withdrawn, and a later
-// grant does not give it the lock (L32, L39).
+// When the scope ends, the code no longer waits for the lock. The worker withdraws the section. A
+// grant that comes later does not give the lock to the section (L32, L39).
 func TestLockIsWithdrawn(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
@@ -339,7 +339,7 @@ func TestLockIsWithdrawn(t *testing.T) {
 	})
 }
 
-// A lock that is refused fails the call, and the code continues.
+// If a lock is refused, the call of Lock returns an error, and the code continues.
 func TestLockIsRefused(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		err := x.Lock([]model.Address{account("a"), account("b")}, func(replay.Ctx) error { return errors.New("the body runs") })
@@ -431,7 +431,7 @@ func TestLockOutlivesAGoroutine(t *testing.T) {
 }
 
 // When the root coroutine returns, the sections of other coroutines end before the clean-up,
-// whether they hold their locks or wait for them. The clean-up may need the entities.
+// whether these sections hold their locks or wait for them. The clean-up may need the entities.
 func TestLocksEndBeforeTheCleanUp(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		x.Cleanup(false, func(y replay.Ctx) error {
@@ -469,7 +469,7 @@ func TestLocksEndBeforeTheCleanUp(t *testing.T) {
 	})
 }
 
-// The context of a lock that is over can be used for everything except calls of entities.
+// The context of a section that is over can be used for everything except calls of entities.
 func TestLockIsOver(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		var kept replay.Ctx
@@ -488,8 +488,8 @@ func TestLockIsOver(t *testing.T) {
 	})
 }
 
-// The worker blocks code that locks other entities than recorded, or none, or releases them in
-// another place.
+// The worker blocks the run if today's code locks other entities than the history records, locks no
+// entities, or releases them in another place.
 func TestLockMismatch(t *testing.T) {
 	locks := func(call bool, keys ...string) program {
 		return func(_ *engine, x replay.Ctx) error {

@@ -9,7 +9,7 @@ import (
 
 // machine is one execution of the code of a run, from its first line. The code may run ahead of
 // events that it expects. If another event comes instead, the worker throws the machine away and
-// begins another one. Only the goroutine that holds the baton may use a machine, except for atomic
+// starts a new one. Only the goroutine that holds the baton may use a machine, except for atomic
 // fields.
 type machine struct {
 	w *Worker
@@ -43,7 +43,7 @@ type machine struct {
 
 	// For Checks.Twice.
 	twin   *twin // what the machine before this one had asked for
-	again  bool  // the worker throws it away, to compare another machine with it
+	again  bool  // the worker throws this machine away, to compare the next machine with it
 	proven int   // 1 + the number of events after which both executions asked for the same things
 
 	asks        map[string]*ask
@@ -57,8 +57,8 @@ type machine struct {
 	renamed map[string]string
 	alias   map[string]*ask       // asks that were found with renamed, by their recorded identity
 	strays  map[kindName][]string // early identities that could not be renamed yet
-	// records of children without a key; filled when the code first asks for such a child during
-	// replay
+	// the records of children without a key; the machine fills the map when the code first asks for
+	// such a child during replay
 	kids        map[string]*model.Event
 	foreseen    map[string]struct{} // names of children whose records are in renamed
 	normalizers map[kindName]Normalize
@@ -80,7 +80,7 @@ type machine struct {
 
 	weighed int // events that are counted in bytes
 	bytes   int // bytes of these events; see weight
-	// length of the history from which on the run should continue as new; 0 while unknown
+	// once the history has this length, the run should continue as new; 0 while unknown
 	suggested int64
 
 	toStart  []*ask         // steps whose body must run
@@ -90,13 +90,15 @@ type machine struct {
 	// strayLabels are labels in the history that the code has not asked for yet.
 	labels      []model.Label
 	strayLabels map[string]bool
-	// the commands have a version mark: nothing that depends on it may be reported before it
+	// the commands include a version mark: nothing that depends on the mark may be reported before
+	// the mark
 	marks bool
-	// landed says that the event of outcome has been fed, so the engine no longer uses its memory
+	// landed says that the event of outcome has been fed, so the engine no longer uses the memory
+	// of outcome
 	landed   bool
 	commands []model.Command
 	// outcome is the only command of the last turn, if that command is the outcome of a step. When
-	// it has landed, the next turn reuses its memory.
+	// its event has been fed (see landed), the next turn reuses the memory.
 	outcome  *[1]model.Command
 	unsealed []unsealed
 	authors  []*ask // the asks behind the commands that are recorded
@@ -110,10 +112,10 @@ type machine struct {
 	untold     bool // code has run since the waits were last reported
 	unsure     bool // an attempt waits at the gate, which does not know the reason yet
 	tell       bool // report the waits, even if they may be short
-	unanswered bool // there was news since the last report
+	unanswered bool // events have arrived since the last report
 
 	doom   *model.Reason // the code does not fit the history, or cannot run
-	misfit int64         // position of the event that the doom is about; 0 if it is about none
+	misfit int64         // position of the event that doom is about; 0 if it is about no event
 	broken bool          // the code ran ahead of a command that was not applied
 	closed bool          // the end of the run was reported
 }
@@ -154,7 +156,7 @@ func (m *machine) makeReady(c *Coroutine) {
 	m.ready = append(m.ready, c)
 }
 
-// position returns the position of the code: the last event that it was fed or has run ahead of.
+// position returns the position of the last event that the code was fed or has run ahead of.
 func (m *machine) position() int64 { return int64(m.fed + len(m.ahead)) }
 
 // clock returns the time of the last event, or an estimate if the code has run ahead.
@@ -172,11 +174,11 @@ func (m *machine) drop(c *Coroutine) {
 	m.alive--
 }
 
-// turnOver finds the next work for the baton. The holder of the baton calls it when it has nothing
-// to execute. The holder is a coroutine that parks (self), a coroutine that is over, or a guest. A
-// guest is a goroutine that brings events from outside; it may not block. turnOver reports true
-// when self may continue. Otherwise it has passed the baton on or given it up, and the caller must
-// no longer touch the machine.
+// turnOver finds the next work for the baton. The holder of the baton calls turnOver when the
+// holder has nothing to execute. The holder is a coroutine that parks (self), a coroutine that is
+// over, or a guest. A guest is a goroutine that brings events from outside; it may not block.
+// turnOver reports true when self may continue. Otherwise turnOver has passed the baton on or given
+// it up, and the caller must no longer touch the machine.
 func (m *machine) turnOver(self *Coroutine, guest bool) bool {
 	m.active.Store(nil)
 	for {

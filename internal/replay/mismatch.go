@@ -80,8 +80,8 @@ type kindName struct {
 	name string
 }
 
-// learn remembers how inputs of a step or child are encoded today. With that, it looks again at
-// early events, which the code has not asked for yet.
+// learn remembers how inputs of a step or child are encoded today. It then tries again to find the
+// asks of early events (events that the code has not asked for yet).
 func (m *machine) learn(kind askKind, name string, normalize Normalize) {
 	if m.live || normalize == nil {
 		return
@@ -106,7 +106,7 @@ func (m *machine) learn(kind askKind, name string, normalize Normalize) {
 }
 
 // rename finds the ask of an event whose input is encoded differently today; nil when the code has
-// not asked for it.
+// not made this ask yet.
 func (m *machine) rename(e *model.Event) *ask {
 	if m.live {
 		return nil
@@ -167,8 +167,8 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	return text, true
 }
 
-// foresee finds the record of a child before that event is fed, if the input of the child is
-// encoded differently today. The key of the child is derived from the recorded identity, and the
+// foresee finds the event that records a child before this event is fed, if the input of the child
+// is encoded differently today. The key of the child is derived from the recorded identity, and the
 // code may use the key immediately.
 func (m *machine) foresee(a *ask) {
 	if m.live || m.normalizers[kindName{askChild, a.name}] == nil {
@@ -261,8 +261,8 @@ func (m *machine) settleRest() bool {
 	return m.doom == nil
 }
 
-// isUnsolicited reports whether an event may be in the history without a request of the code. A
-// version mark may too, because the code that asked for it may have been removed since.
+// isUnsolicited reports whether an event may be in the history without a request of the code. That
+// includes version marks, because developers may have removed the code that asked for them.
 func isUnsolicited(e *model.Event) bool {
 	switch e.Kind {
 	case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched, model.EventStarted, model.EventClosed,
@@ -391,8 +391,8 @@ func (m *machine) drift(e *model.Event) string {
 	return fmt.Sprintf("%s (%s; the code asks%s)", text, describeEvent(e), at(a.position))
 }
 
-// closestAsk returns the open ask that most likely is the recorded one with another input. It has
-// the same coroutine, kind and name.
+// closestAsk returns the open ask that most likely is the recorded ask with another input. Both
+// asks have the same coroutine, kind and name.
 func (m *machine) closestAsk(p parsedID) *ask {
 	var best *ask
 	var bestID parsedID

@@ -233,7 +233,7 @@ func TestChangedCode(t *testing.T) {
 }
 
 // TestFanOutWithChangedEncoding checks that the code finds every step of a large fan-out although
-// its encoding has changed, and equal steps by their occurrence.
+// the encoding of the inputs has changed. The code distinguishes equal steps by their occurrence.
 func TestFanOutWithChangedEncoding(t *testing.T) {
 	fan := func(fields string) program {
 		return func(e *engine, x replay.Ctx) error {

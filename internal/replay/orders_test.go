@@ -35,11 +35,11 @@ func compositions(n int) [][]int {
 	return all
 }
 
-// TestAllCompletionOrders lets up to five parallel steps end in every order. It reports and
-// delivers the outcomes in batches of every possible size, and crashes after every event. After
-// each crash, the run must end in the same way, and the code must have seen the same things. With
-// four steps, the test tries only every second batching for each order. With five steps, it tries
-// one batching and one crash.
+// TestAllCompletionOrders lets up to five parallel steps end in every order. The test reports and
+// delivers the outcomes in batches of every possible size, and crashes the worker after every
+// event. After each crash, the run must end in the same way, and the code must have seen the same
+// things. With four steps, the test tries only every second batching for each order. With five
+// steps, it tries one batching and one crash.
 func TestAllCompletionOrders(t *testing.T) {
 	pairs, most := 0, 5
 	if testing.Short() {
@@ -110,7 +110,7 @@ func TestAllCompletionOrders(t *testing.T) {
 							}
 
 							if n >= 4 && k%2 == 0 {
-								continue // all of them would take too long
+								continue // all batchings would take too long
 							}
 							if err := r.check(); err != nil {
 								t.Fatalf("%v %v %v, crash after %d: %v", kind, order, batches, k, err)

@@ -18,7 +18,7 @@ type passage struct {
 	job     job
 	gate    api.Gate
 	ref     model.TaskRef
-	entered atomic.Bool // it has passed the gate, and waits for a slot or has one
+	entered atomic.Bool // the attempt has passed the gate, and waits for a slot or has one
 	left    atomic.Bool
 }
 
@@ -34,7 +34,7 @@ func (w *Worker) gate() api.Gate {
 func (w *Worker) pass(j job, g api.Gate) {
 	a, r := j.a, j.m.r
 	p := &passage{job: j, gate: g, ref: model.TaskRef{
-		// every attempt passes the gate separately
+		// the counter makes the id unique, because every attempt passes the gate separately
 		Address: r.start.Address, Run: r.start.Run, ID: fmt.Sprintf("%s\x1f%d", a.id, w.passed.Add(1)),
 	}}
 	a.passage.Store(p)
@@ -44,7 +44,7 @@ func (w *Worker) pass(j job, g api.Gate) {
 	case w.draining.Load() || p.isMoot():
 		p.enter() // the attempt notices that it must not run
 	case !p.entered.Load():
-		j.m.untold = true // the reason why it waits is not reported yet
+		j.m.untold = true // the worker has not reported yet why the attempt waits
 	}
 }
 
@@ -88,7 +88,7 @@ func (p *passage) leave(begun bool, err error) {
 }
 
 // flush ends the wait of attempts that are no longer wanted, or of all attempts if the worker is
-// leaving. It looks at all waiting attempts; usually there are none.
+// leaving. It looks at every attempt that waits for the gate. Usually there are none.
 func (w *Worker) flush() {
 	w.passages.Range(func(key, _ any) bool {
 		if p := key.(*passage); w.draining.Load() || p.isMoot() {

@@ -21,8 +21,9 @@ const positionDepth = 12
 type positionKey [positionDepth]uintptr
 
 // Caller returns a program counter for Step.Caller. If user code calls function A of the SDK, and A
-// calls Caller, it is the program counter in user code. Caller returns 0 when positions are not
-// needed. It makes frequent calls faster, because unwinding stops at the wanted frame.
+// calls Caller, the result is the program counter in user code. Caller returns 0 when positions are
+// not needed. SDK functions that are called often use Caller, because it unwinds the stack only up
+// to the wanted frame.
 func (x Ctx) Caller() uintptr {
 	if c := x.co; c == nil || !c.m.live && !c.m.examine {
 		return 0
@@ -33,12 +34,12 @@ func (x Ctx) Caller() uintptr {
 }
 
 // of returns the place where user code called the SDK. That is the place of the program counter or,
-// if the program counter is 0, the innermost frame that is not ours. newAsk calls of.
+// if the program counter is 0, the innermost frame outside the SDK. newAsk calls of.
 func (p *positions) of(pc uintptr) string {
 	if pc != 0 {
 		if place := p.look(positionKey{pc}); place != "" {
 			return place
-		} // otherwise the SDK called itself: look at the stack
+		} // the SDK called itself: look at the stack
 	}
 	var key positionKey
 	runtime.Callers(3, key[:])
@@ -69,7 +70,7 @@ func (p *positions) learn(key positionKey) string {
 	return place
 }
 
-// userFrame returns the innermost frame that is not ours.
+// userFrame returns the innermost frame outside the SDK.
 func userFrame(pcs []uintptr) string {
 	frames := runtime.CallersFrames(pcs)
 	for {

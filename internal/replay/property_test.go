@@ -159,8 +159,8 @@ func (s *sim) actions() []func() {
 		})
 
 		for _, seq := range e.unread() {
-			// if steps settle, one that depends on the signal may have settled in a turn that is
-			// lost
+			// if steps settle, a step that depends on the signal may have settled although its turn
+			// was lost
 			if s.drops > 0 && len(e.place) == 0 {
 				add(func() {
 					s.crashes--
@@ -237,7 +237,7 @@ func (s *sim) check() error {
 	live := s.p.trace
 	for k := range len(s.e.events) + 1 {
 		if s.e.dropsBehind(int64(k)) {
-			continue // when the code continued, it had seen the drop
+			continue // the code continued only after it had seen the drop
 		}
 		r := newSim(s.ops, nil, false)
 		r.e.events = slices.Clone(s.e.events[:k])
@@ -276,8 +276,8 @@ func (s *sim) check() error {
 	return s.recheck()
 }
 
-// recheck lets Check replay the whole history, and checks that it notices missing events or another
-// end.
+// recheck lets Check replay the whole history. It checks that Check notices missing events, and
+// notices if the run ends in another way.
 func (s *sim) recheck() error {
 	r := newSim(s.ops, nil, false)
 	cfg := replay.Config{Code: map[string]replay.Code{"wf": r.code}}
@@ -333,7 +333,7 @@ func simulate(t *testing.T, ops []op, choices []byte, faults bool, checks *repla
 func TestLiveEqualsReplay(t *testing.T) { liveEqualsReplay(t, nil) }
 
 // TestLiveEqualsReplayTwice is TestLiveEqualsReplay with Checks.Twice, which executes the code
-// twice wherever that is possible. It must not find mistakes or change results.
+// twice wherever that is possible. Twice must not find mistakes or change results.
 func TestLiveEqualsReplayTwice(t *testing.T) {
 	liveEqualsReplay(t, &replay.Checks{Twice: true, Found: func(m replay.Mistake) {
 		if !strings.Contains(m.Text, "is repeated without a key") { // random programs do that

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// QueryHandler answers a query from what the code has in memory. It must not wait, and changes
-// nothing.
+// QueryHandler answers a query from what the code has in memory. It must not wait, and must not
+// change anything.
 type QueryHandler func(model.Payload) (model.Payload, error)
 
 // HandleQuery registers the handler for queries of the name.

@@ -9,18 +9,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Bounds of queries about runs that have ended. Each one reads and replays a whole history.
+// Bounds of queries about runs that have ended. Each of these queries reads and replays a whole
+// history.
 const (
 	maxRecalls       = 2  // queries that run at the same time
 	maxRecallsInLine = 64 // queries that wait; further ones are refused
 	recallTimeout    = 30 * time.Second
 )
 
-// Load reads the whole history of a run. A zero run means the current one.
+// Load reads the whole history of a run. A zero run means the current run.
 type Load func(ctx context.Context, a model.Address, run model.RunID) (*model.History, error)
 
 // Taken implements api.Worker. The worker does nothing here. It continues when it gets events, and
-// the engine keeps the waits of a run until the worker reports others.
+// the engine keeps the waits of a run until the worker reports other waits.
 func (*Worker) Taken(model.RunID, uint64) {}
 
 // Recall asks the code about a run that has ended: it reads and replays the history, executes no
@@ -105,8 +106,8 @@ type recalls struct {
 }
 
 // Ask replays a history as Check does, and asks the code a query where the history ends. If the
-// code of the recorded run ended it, today's code must end in the same way. If it does not, its
-// memory differs from the memory of the recorded run, and Ask returns an error of kind Blocked.
+// recorded run was ended by its own code, today's code must end in the same way. If it does not,
+// its memory differs from the memory of the recorded run, and Ask returns an error of kind Blocked.
 func Ask(ctx context.Context, cfg Config, h *model.History, q model.Query) (model.Payload, error) {
 	v, err := conclude(ctx, cfg, h, &q)
 	if err == nil {

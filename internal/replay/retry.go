@@ -27,7 +27,8 @@ const (
 )
 
 // Repeat is the policy of a workflow for failed runs. If Worth is set, it decides whether an error
-// is worth another run. Stored, the policy that the engine stores, has no such function.
+// is worth another run. Stored is the part of the policy that the engine stores; it does not
+// include Worth.
 type Repeat struct {
 	Stored model.Retry
 	Worth  func(error) bool
@@ -76,8 +77,8 @@ func (p *Policy) nextAttempt(err error, n int) (time.Duration, bool) {
 	return p.delay(n, rand.Float64()), true
 }
 
-// guard wraps a predicate of user code, which may panic. If it panics, the answer is true, so
-// another attempt or run follows, and the recorded failure names the panic.
+// guard wraps a predicate of user code, which may panic. If the predicate panics, the answer is
+// true, so another attempt or run follows, and the recorded failure names the panic.
 func guard(decide func(error) bool, recorded *model.Failure) func(error) bool {
 	return func(err error) (again bool) {
 		defer func() {

@@ -19,7 +19,7 @@ type run struct {
 	start      *model.Start // the start in the activation; never changed
 	generation uint64
 	code       Code
-	begun      bool // its code has run before
+	begun      bool // the code of the run has run before
 	limits     model.HistoryLimits
 	ownerNow   model.Time // the owner's clock at activation
 	activated  time.Time
@@ -28,7 +28,7 @@ type run struct {
 	// they are never changed.
 	events []*model.Event
 	room   [4]*model.Event // room for the first of them
-	// positions of signals that an operator dropped, with the event before which each one
+	// by the position of a signal that an operator dropped: the event before which the signal
 	// disappears; see drop.go
 	drops map[int64]int
 
@@ -53,15 +53,15 @@ type run struct {
 	// A turn said that a body may run, because a coroutine had the baton. When the coroutine gives
 	// up the baton, it reports again.
 	vague    bool
-	released bool  // the worker has asked the engine to take it back
-	retell   bool  // report the waits again: a step passed the gate since, or the waits were unsure
+	released bool  // the worker has asked the engine to take the run back
+	retell   bool  // report the waits again: a step has passed the gate, or the waits were unsure
 	stuck    int64 // the resume that was reported as stuck
 	since    int64 // tick when the inline body began, plus 1; 0 when that was reported
 
 	// For runs whose owner may restart; see adopt.go.
 	sent     []*model.Command // outcomes that were reported and are not confirmed
-	lost     bool             // its owner has lost the session
-	unloaded bool             // this worker no longer has it
+	lost     bool             // the owner has lost the session with this worker
+	unloaded bool             // this worker no longer has the run
 	// the next activation of the run, which waits for the end of this one
 	successor   *run
 	predecessor atomic.Pointer[run] // the activation that this one waits for
@@ -139,13 +139,14 @@ func (r *run) evict(cause string) {
 	r.evictLocked(cause)
 }
 
-// evictLocked is evict with the lock held. It unlocks.
+// evictLocked is evict with the lock held. It unlocks the run.
 func (r *run) evictLocked(cause string) {
 	r.evicted, r.cause = true, cause
 	r.wakeLocked()
 }
 
-// wakeLocked takes the baton if it is free, and uses it. It unlocks.
+// wakeLocked takes the baton if it is free, and uses it. The caller holds the lock, and wakeLocked
+// unlocks it.
 func (r *run) wakeLocked() {
 	r.mail.Store(true)
 	r.lastUsed.Store(r.w.tick.Load())
@@ -225,7 +226,7 @@ func (r *run) layDown() bool {
 
 // giveBackLocked releases a parked run if its worker is leaving, no body of the run runs, and the
 // engine has delivered every event that the worker has reported. Otherwise the worker releases the
-// run later, when these conditions hold. giveBackLocked unlocks.
+// run later, when these conditions hold. giveBackLocked unlocks the run.
 func (r *run) giveBackLocked() {
 	if !r.w.draining.Load() || r.busy || r.released || r.evicted || len(r.inbox) > 0 || !r.m.quiet() {
 		r.mu.Unlock()
@@ -234,8 +235,8 @@ func (r *run) giveBackLocked() {
 	r.releaseLocked()
 }
 
-// releaseLocked asks the engine to take the run back. No goroutine holds the baton. It unlocks. A
-// run that is not idle is given back without its waits.
+// releaseLocked asks the engine to take the run back. No goroutine holds the baton. releaseLocked
+// unlocks the run. If the run is not idle, the worker gives it back without a report of its waits.
 func (r *run) releaseLocked() {
 	r.released = true
 	seen := int64(r.m.fed)
@@ -262,7 +263,7 @@ func (r *run) retire(end func()) {
 	r.w.goroutines.Go(end)
 }
 
-// unload ends the run here.
+// unload ends the activation of the run on this worker.
 func (r *run) unload() {
 	if r.isLost() {
 		r.keepAttempts()
@@ -313,9 +314,9 @@ func (r *run) restart() {
 	r.begin()
 }
 
-// block reports that the code does not fit, and ends the run here. If the code did not fit during a
-// replay, block first replays it once more to find source positions, because a normal execution
-// does not keep them.
+// block reports that the code does not fit the history, and unloads the run. If the worker noticed
+// this during a replay, block first replays the code once more to find source positions, because a
+// normal execution does not keep them.
 func (r *run) block() {
 	m := r.m
 	if !m.examine && !m.live && m.doom.Code == model.WaitMismatch {

@@ -23,13 +23,13 @@ type Scope struct {
 	armed    bool   // the worker has asked the engine for the timer
 	dirty    bool   // armed may have to change
 
-	count   int // parked coroutines and pending futures under it, at any depth
+	count   int // parked coroutines and pending futures under this scope, at any depth
 	parked  list[*Coroutine]
 	pending list[*Future]
 	kids    list[*Scope] // scopes under which something waits
 	link    node[*Scope]
 
-	section *section // the section whose code waits under it; nil outside of locks
+	section *section // the section whose code waits under this scope; nil outside of locks
 
 	inbox *Inbox // receives the futures of the scope, if it belongs to an inbox
 }
@@ -55,7 +55,7 @@ func (s *Scope) hasDeadline() bool {
 	return false
 }
 
-// isUnder reports whether the end of the root scope ends this one.
+// isUnder reports whether this scope ends when root ends.
 func (s *Scope) isUnder(root *Scope) bool {
 	for ; s != nil; s = s.parent {
 		if s == root {
@@ -93,7 +93,8 @@ func (s *Scope) leave() {
 	}
 }
 
-// touch marks the scope, so that the machine looks at its timer at the end of the turn.
+// touch marks the scope, so that the machine looks at the timer of the scope at the end of the
+// turn.
 func (s *Scope) touch() {
 	m := s.m
 	if s.timer == nil {
@@ -107,7 +108,7 @@ func (s *Scope) touch() {
 	}
 }
 
-// end ends every wait under the scope, in the order in which they began.
+// end ends every wait under the scope, in the order in which the waits began.
 func (s *Scope) end(err error) {
 	if s.err != nil {
 		return
@@ -162,8 +163,8 @@ func (x Ctx) WithTimeout(d time.Duration) Ctx {
 	return Ctx{x.co, s}
 }
 
-// Detached returns a context for clean-up. Neither a cancel request nor the deadlines of the scopes
-// around it end its scope.
+// Detached returns a context for clean-up. Its scope ends neither with a cancel request nor with
+// the deadlines of the scopes of x.
 func (x Ctx) Detached() Ctx {
 	x.must("Detached")
 	return Ctx{x.co, x.newScope(nil)}

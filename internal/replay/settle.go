@@ -23,8 +23,8 @@ const (
 	// settleTimeout limits one try to settle a failure, for example when another transaction still
 	// holds the row.
 	settleTimeout = 10 * time.Second
-	// outcomePending is the Event.Ref of a failed attempt whose failure ends the step, but could
-	// not be settled yet.
+	// outcomePending is the Event.Ref of a failed attempt that ends the step, if the worker could
+	// not settle the failure yet.
 	outcomePending = 1
 )
 
@@ -49,7 +49,7 @@ func (m *machine) hurry(a *ask, why error) {
 	}
 }
 
-// hasten settles a hurried step without waiting for its back-off.
+// hasten settles a step that was hurried, without waiting for its back-off.
 func (m *machine) hasten(a *ask) {
 	a.due = 0
 	if m.live {
@@ -65,7 +65,7 @@ func (r *run) hurryReason(a *ask) error {
 }
 
 // overReason returns why the body of a step must not run again. In that case the worker only has to
-// settle its failure. It returns nil when the body may run.
+// settle the failure of the step. overReason returns nil when the body may run.
 func (a *ask) overReason() error {
 	if a.step.Settle == nil {
 		return nil
@@ -76,7 +76,7 @@ func (a *ask) overReason() error {
 	return a.fut.m.r.hurryReason(a)
 }
 
-// attemptFailed notes a failed attempt after which another one follows.
+// attemptFailed notes a failed attempt after which another attempt follows.
 func (m *machine) attemptFailed(a *ask, e *model.Event) {
 	a.attempt, a.due, a.state, a.final = e.Attempt, e.Due, stepBackoff, nil
 	m.untold = true
@@ -125,16 +125,17 @@ func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 	return r.settle(a, cmd.Event, f)
 }
 
-// wantsOutcome reports whether the worker still records the outcome of a body. It does not if the
-// body was interrupted because the run moves to another worker: such an attempt has not failed.
+// wantsOutcome reports whether the worker still records the outcome of a body. The worker does not
+// record it if the body was interrupted because the run moves to another worker: such an attempt
+// has not failed.
 func (r *run) wantsOutcome(a *ask) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !a.dropped && (!r.evicted || r.lost) && !r.w.halted.Load()
 }
 
-// settle stores a failure as the final outcome of the step. As long as that is impossible, the step
-// has neither failed nor completed.
+// settle stores a failure as the final outcome of the step. As long as the failure cannot be
+// stored, the step has neither failed nor completed.
 func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
 	ctx, cancel := context.WithTimeout(r.bodyContext(a), settleTimeout)
 	defer cancel()

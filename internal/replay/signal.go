@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// signalQueue is for the signals of one name. It holds signals that no receive has, or receives
-// that wait for a signal; never both.
+// signalQueue is for the signals of one name. It holds either signals that have not been given to a
+// receive, or receives that wait for a signal, never both.
 type signalQueue struct {
 	received []int     // indexes of events
 	waiting  []*Future // receives with a parked coroutine, in the order in which they began to wait
@@ -103,8 +103,8 @@ func (m *machine) take(c *Coroutine, f *Future) {
 	}
 }
 
-// Next returns the pending receive of a signal. It returns the same future until the code gets its
-// value. So if another future wins a Select, the signal is not lost.
+// Next returns the pending receive of a signal. It returns the same future until the code gets the
+// value of that future. So if another future wins a Select, the signal is not lost.
 func (x Ctx) Next(name string) *Future {
 	if err := x.enter("Next"); err != nil {
 		return failedFuture(err)

@@ -2,8 +2,8 @@ package replay
 
 import "github.com/perdure/perdure/internal/model"
 
-// suggestion is the name of the mark that records from which length of the history on a run should
-// continue as new. Version refuses it as the name of a change.
+// suggestion is the name of a mark in the history. The mark records a length: once the history is
+// that long, the run should continue as new. Version refuses this name as the name of a change.
 const suggestion = "perdure/continue-as-new"
 
 // HistoryLength returns how many events the history has up to the position of the code, including
@@ -35,8 +35,8 @@ func (x Ctx) ShouldContinue() bool {
 	return m.suggested > 0 && m.suggested <= m.length()
 }
 
-// suggest returns the length of the history from which on the run should continue as new; 0 when it
-// need not.
+// suggest returns the length that the history must have reached for the run to continue as new; 0
+// while no such length is known.
 func (m *machine) suggest() int64 {
 	past := false
 	for i, e := range m.r.events {

@@ -13,7 +13,7 @@ const (
 )
 
 // isCarriedState reports whether the event is state that this run took over from the run before.
-// The code of this run did not ask for it.
+// The code of this run has not set that state.
 func isCarriedState(e *model.Event) bool { return e.Kind == model.EventStateSet && e.ID == "" }
 
 // carryStates gives the code the state of the run before, from its first line.
@@ -36,8 +36,8 @@ func (m *machine) setState(name string, p model.Payload) {
 	m.states[name] = p
 }
 
-// SetState sets a state of the run. Clients can read it when it is committed. An empty payload
-// removes the state. seal returns the stored form of the payload; it may be nil.
+// SetState sets a state of the run. Clients can read the state when it is committed. An empty
+// payload removes the state. seal returns the stored form of the payload; it may be nil.
 func (x Ctx) SetState(name string, p model.Payload, seal Seal) error {
 	if err := x.enter("Set", name); err != nil {
 		return err

@@ -32,7 +32,8 @@ type Step struct {
 	Policy    Policy
 	// AttemptTimeout limits one attempt; 0 for no limit.
 	AttemptTimeout time.Duration
-	// Caller is the program counter of user code (see Ctx.Caller); 0 to look for it.
+	// Caller is the program counter of user code (see Ctx.Caller); if it is 0, the worker looks for
+	// the place on the stack.
 	Caller uintptr
 	// Task, if set, lets a queue execute the step. In that case Body is nil, and the engine applies
 	// the retry policy. See task.go.
@@ -42,13 +43,14 @@ type Step struct {
 	Seal Seal
 	// Pass names the limits and the breaker that an attempt of Body must pass; nil for none.
 	Pass *model.TaskSpec
-	// Body does the work; nil if this process does not have its code. It may run on any goroutine.
+	// Body does the work; nil if this process does not have the code of the step. Body may run on
+	// any goroutine.
 	Body func(context.Context) (model.Payload, error)
 	// Kept is the value that Body has returned last, if Body keeps it.
 	Kept atomic.Pointer[Kept]
 	// Settle stores the failure that ends the step in the database that keeps the outcome of the
-	// step. It returns the outcome that is stored there: this failure, or an earlier outcome. It is
-	// nil for steps whose outcome only the history stores. See settle.go.
+	// step. It returns the outcome that is stored there: this failure, or an earlier outcome.
+	// Settle is nil for steps whose outcome only the history stores. See settle.go.
 	Settle func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error)
 
 	context StepContext // context of the first attempt here; this saves an allocation
@@ -149,8 +151,8 @@ func (m *machine) schedule(a *ask) {
 	}
 }
 
-// askStep asks for a step. If the history has already delivered events for this step, they answer
-// it immediately.
+// askStep asks for a step. If the machine has already been fed events for this step, these events
+// answer the ask immediately.
 func (m *machine) askStep(x Ctx, s *Step) *ask {
 	id := identity{kind: askStep, name: s.Name, key: s.Key, keyed: s.Keyed, input: s.Input.Data, hashed: s.HasInput && !s.Keyed, caller: s.Caller}
 	if s.Identity != nil {
@@ -182,8 +184,8 @@ func (w *Worker) warnLoop(a *ask) {
 	}
 }
 
-// atLeisure reports whether only the coroutine that asks has work to do. The code has reached the
-// end of the history, everything that it has seen is committed, and no event waits.
+// atLeisure reports whether only the coroutine that asks has work to do. That means: the code has
+// reached the end of the history, everything that it has seen is committed, and no event waits.
 func (m *machine) atLeisure() bool {
 	return !m.unproven() && m.live && len(m.ahead) == 0 && len(m.toStart) == 0 && m.fed == len(m.r.events) && !m.r.mail.Load()
 }
@@ -242,8 +244,8 @@ func (m *machine) startSteps() bool {
 }
 
 // runInline runs the body of a step on the goroutine of the only coroutine. When the body has
-// returned, the code continues with the outcome before it is committed, if the step needs no
-// further attempt, the mailbox is empty, and every reported event has come back. Otherwise the
+// returned, the code continues with the outcome before the outcome is committed, if the step needs
+// no further attempt, the mailbox is empty, and every reported event has come back. Otherwise the
 // worker reports the outcome, and the coroutine parks until the event of the outcome arrives.
 func (c *Coroutine) runInline(a *ask) {
 	m, r := c.m, c.m.r
@@ -296,7 +298,8 @@ func (m *machine) urgent() bool {
 	return false
 }
 
-// wither parks a coroutine that has lost the baton, until the machine ends its goroutine.
+// wither parks a coroutine that has lost the baton. The coroutine stays parked until the machine
+// ends its goroutine.
 func (c *Coroutine) wither() {
 	for {
 		if <-c.signal == wakeExit {
@@ -305,8 +308,8 @@ func (c *Coroutine) wither() {
 	}
 }
 
-// recoverExit is for a body that called runtime.Goexit on the goroutine of its coroutine. The
-// attempt has failed, and the worker replays the code from its beginning.
+// recoverExit handles a body that called runtime.Goexit on the goroutine of its coroutine. It
+// records that the attempt has failed, and the worker replays the code from its beginning.
 func (m *machine) recoverExit(c *Coroutine) {
 	a := c.inline
 	c.inline = nil
@@ -317,7 +320,7 @@ func (m *machine) recoverExit(c *Coroutine) {
 
 	for _, a := range m.asks {
 		// The worker reported the step before its body began, and the step is not recorded yet. The
-		// next machine must not ask for it again.
+		// next machine must not ask for the step again.
 		if a.expect.Load() > 0 {
 			m.ahead = append(m.ahead, a)
 		}
@@ -366,8 +369,8 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 
 // probeError calls the Error method of an error of user code at a place where the worker still
 // recovers panics. The method panics, for example, if the error is a nil pointer and the method
-// does not expect that. If the panic came later, it would end the process, and then also the next
-// process that replays the run.
+// does not expect that. If the method panicked later, the panic would end the process, and also
+// every further process that replays the run.
 func (w *Worker) probeError(out model.Payload, err error) (model.Payload, error) {
 	if err != nil {
 		_ = w.cfg.Failure(err)

@@ -164,7 +164,7 @@ func (e *nobodysError) Error() string { return e.inner.Error() }
 func (e *nobodysError) Unwrap() error { return e.inner }
 
 // If the Error method of an error panics, the worker treats that as a panic of the code that
-// returned the error. It does no other harm.
+// returned the error. The panic does no other harm.
 func TestErrorsThatPanic(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		_, err := x.Step(&replay.Step{Name: "p", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {

@@ -28,7 +28,7 @@ type StepContext struct {
 	mu    sync.Mutex
 	std   context.Context //nolint:containedctx // StepContext is a context
 	stop  context.CancelCauseFunc
-	over  bool // it ended before std was created
+	over  bool // the context ended before std was created
 	cause error
 }
 
@@ -163,8 +163,8 @@ func (s *StepContext) Run() (model.RunID, model.Address) {
 }
 
 // Origin returns the run whose id is part of the idempotency keys, and where the past of the run
-// comes from. After a retry or an import, that is another run, which may have executed the step
-// before.
+// comes from. After a retry or an import, the past comes from another run, which may have executed
+// the step before.
 func (s *StepContext) Origin() (identity model.RunID, from model.Source) {
 	if s.claim != nil {
 		return s.identity(), model.Source{}
@@ -191,7 +191,7 @@ func (s *StepContext) Fence(entity model.Address) (int64, bool) {
 // ID returns the identity of the step within its run.
 func (s *StepContext) ID() string { return s.id }
 
-// AsOf returns the time, by the owner's clock, at which the owner sent what let the attempt begin.
-// If that is long ago, this process may have been suspended, and the owner may have given the run
-// to another worker.
+// AsOf returns the time, by the owner's clock, at which the owner last sent the run something
+// before the attempt began. If that is long ago, this process may have been suspended, and the
+// owner may have given the run to another worker.
 func (s *StepContext) AsOf() model.Time { return s.asOf }

@@ -40,7 +40,8 @@ func (e *engine) wantReplies(t *testing.T, want string) {
 	}
 }
 
-// checkReplay crashes, and checks that the next worker asks for nothing and continues from there.
+// checkReplay crashes the worker. It checks that the next worker sends no new requests during the
+// replay and continues where the first one stopped.
 func (e *engine) checkReplay(t *testing.T) {
 	t.Helper()
 	before := len(e.events)
@@ -56,8 +57,8 @@ func echo(x replay.Ctx, in model.Payload) (model.Payload, error) {
 	return payload("got " + string(in.Data)), nil
 }
 
-// Updates that arrive before their handler is registered wait for it. It serves them in the order
-// in which they arrived.
+// Updates that arrive before their handler is registered wait for the handler. The handler serves
+// them in the order in which they arrived.
 func TestUpdatesWaitForTheirHandler(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		if _, err := receive(x, "go"); err != nil {
@@ -90,8 +91,8 @@ func TestUpdatesWaitForTheirHandler(t *testing.T) {
 	})
 }
 
-// A validator refuses, or a handler fails or panics: the error is the answer, and the run
-// continues.
+// If a validator refuses an update, or if a handler fails or panics, the error is the answer, and
+// the run continues.
 func TestUpdatesThatFail(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		x.HandleUpdate("u", replay.UpdateHandler{
@@ -548,7 +549,8 @@ func TestManyQueries(t *testing.T) {
 
 // ---- pins
 
-// Workers of one version pin a run once, however many of them hold the run one after the other.
+// A run is pinned to the version of a worker once, even if many workers of this version hold the
+// run one after the other.
 func TestPinIsRecordedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e *engine

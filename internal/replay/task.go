@@ -7,11 +7,12 @@ import "github.com/perdure/perdure/internal/model"
 // decides about the task, until it records an outcome like the outcome of any step. The history
 // also has events for the attempts of the task, but the code ignores them.
 //
-// The code finds a recorded outcome whether a worker or a queue executed the step. A step without
-// an outcome continues as it began. If the history has a task for it, the step waits for that task,
-// even if today's code would run the body here. Otherwise the body could run twice. If the history
-// has only failed attempts on a worker, and the step is a task in today's code, it becomes a task.
-// No such attempt can still run, because it ended with its process.
+// The code finds the recorded outcome of a step, no matter whether a worker or a queue executed the
+// step. A step without an outcome continues in the way in which it began. If the history has a task
+// for it, the step waits for that task, even if today's code would run the body here. Otherwise the
+// body could run twice. If the history has only failed attempts on a worker, and the step is a task
+// in today's code, it becomes a task. No such attempt can still run, because it ended with its
+// process.
 
 // askTask asks the engine for a task, unless the history has a record of it.
 func (m *machine) askTask(a *ask) {
@@ -24,8 +25,8 @@ func (m *machine) askTask(a *ask) {
 	}})
 }
 
-// confirmTask asks for a task that the history does not have. It does not ask for a task that the
-// code has given up on.
+// confirmTask asks the engine for a task that the history does not have. It does not ask for a task
+// that the code has given up on.
 func (m *machine) confirmTask(a *ask, pending *model.Command, sent bool) {
 	if a.recorded || sent || a.fut.done || a.withdrawn || pending == nil {
 		return

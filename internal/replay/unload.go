@@ -14,9 +14,9 @@ func (m *machine) unload() {
 	m.active.Store(nil)
 }
 
-// end ends the goroutine of one coroutine. Deferred functions run. If one makes a durable call,
-// that call ends the goroutine again. If the goroutine does not end in time, end logs its stack and
-// leaves it behind.
+// end ends the goroutine of one coroutine. Deferred functions run. If a deferred function makes a
+// durable call, that call ends the function too. If the goroutine does not end in time, end logs
+// its stack and leaves it behind.
 func (m *machine) end(c *Coroutine) {
 	if m.gone == nil {
 		m.gone = make(chan *Coroutine, 1)

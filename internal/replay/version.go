@@ -7,11 +7,11 @@ import (
 )
 
 // Version returns the version of a change that this run follows. If the history has a mark for the
-// change, it is the version in that mark. If it has none, but shows that the code had passed this
-// point before, it is the oldest version, because the code did not have the change at that time.
-// Otherwise it is the newest version, and Version records a mark. The worker ignores a mark that
-// the code no longer asks for. So developers can remove a change from the code when no run follows
-// an older version.
+// change, Version returns the version in that mark. If the history has no mark, but shows that the
+// code has passed this point before, Version returns the oldest version, because the code did not
+// have the change at that time. Otherwise Version returns the newest version and records a mark.
+// The worker ignores a mark that the code no longer asks for. So developers can remove a change
+// from the code when no run follows an older version.
 func (x Ctx) Version(change string, oldest, newest int) int {
 	x.must("Version")
 	c, m := x.co, x.co.m
@@ -62,7 +62,7 @@ func (m *machine) choose(change string, oldest, newest int) int {
 }
 
 // isUnasked reports whether an event answers something that the code has not asked for yet. If so,
-// the recorded code asked for it at a later place.
+// the code that made the record asked for it at a later place.
 func (m *machine) isUnasked(e *model.Event) bool {
 	if isUnsolicited(e) {
 		return false

@@ -49,7 +49,7 @@ func (m *machine) currentWaits() []model.Reason {
 	// Name a running body even if no coroutine waits for it yet. Otherwise the owner would think
 	// that nothing happens.
 	if a := m.unawaitedStep(rs); a != nil {
-		// A step that waits for a limit or a breaker may be named already.
+		// The reasons may already name a step that waits for a limit or a breaker.
 		if why := reason(&a.fut); !slices.Contains(rs, why) {
 			rs = append(rs[:min(len(rs), maxWaits-1)], why)
 		}
@@ -67,7 +67,7 @@ func (m *machine) withoutHandler(rs []model.Reason) []model.Reason {
 	return rs
 }
 
-// unawaitedStep returns a step that runs or must run, if the waits name none.
+// unawaitedStep returns a step that runs or must run, if the waits do not name any such step.
 func (m *machine) unawaitedStep(rs []model.Reason) (found *ask) {
 	if len(m.toStart) == 0 && m.r.running.Load() == 0 || slices.ContainsFunc(rs, func(r model.Reason) bool { return r.Code == model.WaitStep }) {
 		return nil
@@ -155,8 +155,8 @@ func (m *machine) worthTelling() bool {
 	return true
 }
 
-// atRest reports whether no body runs and no outcome is on its way. If it is false, the next report
-// usually comes soon. If it does not, the janitor reports.
+// atRest reports whether no body runs and no outcome is on its way. If the run is not at rest, the
+// next report usually comes soon. If no report comes, the janitor sends one.
 func (m *machine) atRest() bool {
 	return m.r.running.Load() == 0 && m.outstanding.Load() == 0 && m.skipped.Load() == 0
 }

@@ -19,8 +19,8 @@ import (
 type Config struct {
 	// Code is the code that the worker can run, by the name of the workflow.
 	Code map[string]Code
-	// Version is the version of the code. If a workflow is in Pinned, only workers of the version
-	// that began a run continue it.
+	// Version is the version of the code. If a workflow is in Pinned, only workers with the version
+	// that began a run of this workflow continue that run.
 	Version string
 	Pinned  map[string]bool
 	// Retain is how long the engine keeps closed runs of a workflow, for workflows with their own
@@ -46,7 +46,7 @@ type Config struct {
 	// MaxLoaded is how many runs stay in memory. If there are more, the worker releases the least
 	// recently used parked runs. The default is 10,000.
 	MaxLoaded int
-	// MaxSteps is how many bodies of steps run at the same time. Further ones wait in line. The
+	// MaxSteps is how many bodies of steps run at the same time. Further bodies wait in line. The
 	// default is 1,024.
 	MaxSteps int
 	// StuckAfter is how long workflow code may run without waiting in a durable call before it is
@@ -136,8 +136,8 @@ type Worker struct {
 // bound is a session that the worker serves.
 type bound struct{ s api.Session }
 
-// NewWorker returns a worker. The engine may activate runs on it immediately. Its reports wait for
-// Serve.
+// NewWorker returns a worker. The engine may activate runs on it immediately. The reports of the
+// worker wait until the caller has called Serve.
 func NewWorker(cfg Config) *Worker {
 	w := &Worker{
 		cfg: cfg.withDefaults(), base: context.Background(),
@@ -229,7 +229,7 @@ func (w *Worker) Activate(a *api.Activation) {
 		}
 	}
 
-	if begins { // otherwise the activation before begins it when it ends
+	if begins { // otherwise the earlier activation begins this one when it ends
 		r.begin()
 	}
 }
@@ -272,7 +272,7 @@ func (w *Worker) Evict(id model.RunID, generation uint64, reason string) {
 	}
 }
 
-// forget removes a run, unless it has been replaced.
+// forget removes a run, unless another activation has replaced it.
 func (w *Worker) forget(r *run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -318,7 +318,8 @@ func (w *Worker) Resume() {
 
 // Close leaves the session: it gives parked runs back, lets running bodies finish until ctx ends,
 // and then interrupts them. Then it waits until no goroutine of the worker is left, but at most
-// UnloadTimeout. If goroutines are left after that time, its error says how many runs did not end.
+// UnloadTimeout. If goroutines are left after that time, Close returns an error that says how many
+// runs did not end.
 func (w *Worker) Close(ctx context.Context) error {
 	var err error
 	w.closing.Store(true)

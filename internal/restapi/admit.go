@@ -39,14 +39,15 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// beginHandler removes the time limit for the body. Otherwise the limit would cancel a call that
-// takes longer.
+// beginHandler removes the time limit for reading the body of the request. Otherwise the limit
+// would cancel a call that takes longer.
 func (c *call) beginHandler() {
 	// Ignore the error, because not all writers have deadlines.
 	_ = http.NewResponseController(c.writer).SetReadDeadline(time.Time{})
 }
 
-// outcome returns why a call ended, if the credential of its caller ended or the server shuts down.
+// outcome returns the error of a call. If the credential of the caller has ended, or the server
+// shuts down, it returns an error that says so. Otherwise it returns err.
 func (c *call) outcome(ctx context.Context, err error) error {
 	switch {
 	case c.who.Valid != nil && c.who.Valid.Err() != nil:
@@ -194,7 +195,7 @@ func (s *Server) identify(r *http.Request, operation string) (authn.Identity, er
 	return who, s.config.Authorizer.Authorize(&who, rule.Action)
 }
 
-// checkMedia refuses a body that has not the type that the operation reads. It also refuses a
+// checkMedia refuses a body that does not have the type that the operation reads. It also refuses a
 // compressed body, because its size is not known before it is unpacked.
 func checkMedia(r *http.Request, op *huma.Operation) error {
 	if op.RequestBody == nil {

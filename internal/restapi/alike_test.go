@@ -131,7 +131,8 @@ func TestRESTAndGRPCDecideAlike(t *testing.T) {
 	for who, token := range tokens {
 		nobody := who == "" || who == "junk" || who == "revoked"
 		for _, rule := range authz.Table() {
-			// decided has the protocols that have refused the call, and the ones that have not.
+			// decided[true] has the protocols that have refused the call, and decided[false] the
+			// others.
 			decided := map[bool][]string{}
 			for _, id := range rule.Operations {
 				code := w.ask(routes[id], token)
@@ -188,7 +189,7 @@ func identityOf(who string) *authn.Identity {
 	return &authn.Identity{Tenant: "acme", Name: who, Roles: []string{who}}
 }
 
-// Every row of the table names operations that exist.
+// Every row of the table of actions names only operations that exist.
 func TestTableHasNoOperationThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

@@ -50,7 +50,8 @@ func TestBatchNeedsTheRightOfItsVerb(t *testing.T) {
 	}
 }
 
-// A caller that may start batches but not delete executions deletes none with a batch.
+// A caller may start batches, but may not delete executions. Such a caller cannot delete executions
+// with a batch either.
 func TestBatchGrantsNoOtherRight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

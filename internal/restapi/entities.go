@@ -285,7 +285,8 @@ func waitedCallOf(c *model.Call) waitedCall {
 	}
 }
 
-// waitedCalls is a page of the calls or signals that wait, the first ones first.
+// waitedCalls is a page of the calls or signals that wait, in the order of the mailbox or of the
+// unread signals.
 type waitedCalls struct {
 	Items  []waitedCall `json:"items"`
 	Total  int          `json:"total"`

@@ -101,7 +101,8 @@ func (s *Server) events(ctx context.Context, who *authn.Identity, in *eventsInpu
 			err = out.Flush()
 		}
 		if err != nil {
-			// Break the connection, so that the client does not mistake the part for the whole.
+			// Break the connection, so that the client does not mistake a part of the history for
+			// all of it.
 			panic(http.ErrAbortHandler)
 		}
 	}}, nil

@@ -156,8 +156,8 @@ type feedEnd struct {
 	err  error
 }
 
-// listen returns a channel. Until ctx ends, it sends a value whenever the run may have changed. The
-// value says whether the feed may miss changes of the run.
+// listen returns a channel. Until ctx ends, the channel gets a value whenever the run may have
+// changed. The value says whether the feed may miss changes of the run.
 func (f *eventFollower) listen(ctx context.Context) (<-chan bool, *feedEnd) {
 	r := api.WatchRequest{Tenant: f.target.Address.Tenant}
 	r.Classes = []model.ChangeClass{model.ClassExecution, model.ClassTask}

@@ -24,9 +24,10 @@ var fuzzRounds = flag.Int("rounds", 12, "rounds of malformed requests to every o
 // mostKept is how much memory the server may keep after all requests of a run.
 const mostKept = 64 << 20
 
-// FuzzRequests sends requests that the document describes, with values that it does not allow: of
-// other types, too long, with control characters, twice, missing, or with a text that the fuzzer
-// chooses. The server answers each of them with a problem, and no error is the fault of the server.
+// FuzzRequests sends requests to the operations of the document, with values that the document does
+// not allow. The values have other types, are too long, have control characters, occur twice, are
+// missing, or are texts that the fuzzer chooses. The server answers each of these requests with a
+// problem, and no problem says that the server itself has failed.
 func FuzzRequests(f *testing.F) {
 	w := newWorld(f, nil)
 	doc := w.document()

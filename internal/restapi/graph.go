@@ -42,7 +42,7 @@ func referenceOf(r *model.Reference) reference {
 	return o
 }
 
-// graphNode is something that waits, or that others wait for.
+// graphNode is something that waits, or something that other nodes wait for.
 type graphNode struct {
 	Of      reference `json:"of"`
 	Run     string    `json:"run,omitempty"`

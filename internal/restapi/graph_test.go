@@ -109,8 +109,8 @@ entity account/eu-1 --held by-> execution hold/first`
 	}
 }
 
-// A window of events starts at either end of the history. It never has an event twice, and never
-// leaves one out.
+// A window of events starts at either end of the history. It contains each event between its first
+// and its last event exactly once.
 func TestEventWindows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

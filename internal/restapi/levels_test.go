@@ -72,7 +72,7 @@ func (w *world) submit(key, queue string) {
 	}
 }
 
-// Every node returns the queues of all nodes, of one tenant only.
+// Every node returns the numbers of the queues of all nodes, but only for one tenant.
 func TestLevelsOfAllNodes(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -99,7 +99,8 @@ func TestLevelsOfAllNodes(t *testing.T) {
 	}
 }
 
-// A limit shows its permits, the tasks that wait for one, and how often it has held a task back.
+// The reply shows for a limit its permits, the tasks that wait for a permit, and how often the
+// limit has held a task back.
 func TestLevelsOfALimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

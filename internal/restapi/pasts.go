@@ -158,7 +158,7 @@ type pastInput struct {
 	Body *pastBody `required:"false"`
 }
 
-// past returns the handler of an operation that starts a run with the past of another.
+// past returns the handler of an operation that starts a run with the past of another run.
 func (s *Server) past(call func(context.Context, api.PastRequest) (api.PastReply, error)) func(context.Context, *authn.Identity, *pastInput) (*pastOutput, error) {
 	return func(ctx context.Context, who *authn.Identity, in *pastInput) (*pastOutput, error) {
 		t, err := in.target(who)

@@ -68,7 +68,7 @@ type relatedChild struct {
 	Failure  *failure   `json:"failure,omitempty"`
 }
 
-// relatedFork is an execution that began with the past of another.
+// relatedFork is an execution that began with the past of another execution.
 type relatedFork struct {
 	Workflow  string `json:"workflow"`
 	Key       string `json:"key"`

@@ -65,7 +65,7 @@ type schedulesInput struct {
 	App string `query:"app" doc:"Only schedules that this app has applied"`
 }
 
-// scheduleList is the schedules of a tenant, and why others could not be read.
+// scheduleList is the schedules of a tenant, and the reasons why other schedules could not be read.
 type scheduleList struct {
 	Items  []scheduleBody `json:"items"`
 	Errors []string       `json:"errors"`

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// seriesOf reads the sums of lines, and how many nodes have answered.
+// seriesOf reads the numbers of the last hour. It returns the sum of each line of numbers by its
+// name, and how many nodes have answered.
 func (w *world) seriesOf(tenant string) (sums map[string]int64, nodes int, partial bool) {
 	w.t.Helper()
 	var s struct {
@@ -44,7 +45,7 @@ func (w *world) seriesOf(tenant string) (sums map[string]int64, nodes int, parti
 	return sums, nodes, s.Partial
 }
 
-// Every node returns the numbers of all nodes, of one tenant only.
+// Every node returns the numbers of all nodes, but only for one tenant.
 func TestSeriesOfAllNodes(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -203,7 +203,8 @@ func (h *MatchHeader) version() (*int64, error) {
 	return &n, nil
 }
 
-// unmet turns the conflict of a version into the HTTP status for a failed precondition.
+// unmet turns the conflict error for a wrong version into the HTTP status for a failed
+// precondition.
 func unmet(want *int64, err error) error {
 	if want != nil && fault.Is(err, fault.Conflict) {
 		p := problemOf(err)

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A trial of a limit counts the open tasks that the limit would apply to, by key, and sets nothing.
+// A trial of a limit counts the open tasks that the limit would apply to, by key. It does not set
+// the limit.
 func TestTryLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

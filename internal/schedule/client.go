@@ -64,9 +64,9 @@ func (s Schedules) Ask(ctx context.Context, name string, c *Command) (Answer, er
 	return ReadAnswer(p)
 }
 
-// Explain turns an error about the execution of a schedule into one about the schedule. A conflict
-// has one of two meanings. The schedule itself may have refused the request, for example a trigger.
-// Or the execution has ended, which means that there is no schedule.
+// Explain turns an error about the execution of a schedule into an error about the schedule. A
+// conflict has one of two meanings. The schedule itself may have refused the request, for example a
+// trigger. Or the execution has ended, which means that there is no schedule.
 func (s Schedules) Explain(ctx context.Context, name string, err error) error {
 	if f, ok := errors.AsType[*model.Failure](err); ok {
 		return fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
@@ -110,7 +110,7 @@ func (s Schedules) Apply(ctx context.Context, name string, c Command, dry bool) 
 
 		a, err := s.Ask(ctx, name, &c)
 		if fault.Is(err, fault.NotFound) {
-			continue // it was deleted in between
+			continue // another caller has deleted the schedule in between
 		}
 		return a.Change, err
 	}
@@ -183,7 +183,7 @@ func (s Schedules) List(ctx context.Context, app string) iter.Seq2[Seen, error] 
 			for i := range page.Executions {
 				seen, err := look(ctx, s.client, &page.Executions[i])
 				if fault.Is(err, fault.NotFound) {
-					continue // it is being created, or was just deleted
+					continue // the schedule is being created, or was just deleted
 				}
 				if !yield(seen, err) {
 					return

@@ -16,7 +16,7 @@ const (
 	maxBurst  = 100    // ticks that begin at one moment
 	maxOpen   = 100    // executions whose end the schedule waits for
 	maxRecent = 10     // fires that are remembered
-	maxScan   = 10_000 // ticks that are examined to count the missed ones
+	maxScan   = 10_000 // ticks that a decision examines to count missed ticks
 )
 
 // Kinds of fires.
@@ -216,8 +216,8 @@ func (d *decider) next(after time.Time) (time.Time, bool) {
 	return t, true
 }
 
-// between returns the ticks after a point in time and up to another one, but no more than most.
-// more says that there are others.
+// between returns the ticks after one point in time and up to another, at most as many as most
+// says. more says that there are further ticks in that time.
 func (d *decider) between(after, upTo time.Time, most int) (all []time.Time, more bool) {
 	for {
 		t, ok := d.next(after)
@@ -267,7 +267,7 @@ func (d *decider) count(after, upTo time.Time) int64 {
 }
 
 // dueTicks returns the ticks whose time has come. decided is the time up to which this call decides
-// about ticks. If there are far too many, it looks only at the newer ones.
+// about ticks. If far too many ticks are due, dueTicks looks only at the newer ones.
 func (d *decider) dueTicks(after time.Time) (due []time.Time, decided time.Time) {
 	all, more := d.between(after, d.now, maxScan)
 	for more {
@@ -277,7 +277,7 @@ func (d *decider) dueTicks(after time.Time) (due []time.Time, decided time.Time)
 	}
 	decided = d.now
 	for i, t := range all {
-		if t.Add(d.jitter(t)).After(d.now) { // the later ones follow in order
+		if t.Add(d.jitter(t)).After(d.now) { // later calls return the later ticks
 			all, decided = all[:i], t.Add(-time.Nanosecond)
 			break
 		}
@@ -286,7 +286,7 @@ func (d *decider) dueTicks(after time.Time) (due []time.Time, decided time.Time)
 }
 
 // fire begins, queues or skips ticks that are due at the same moment. If not all of them can begin,
-// the newest do.
+// the newest ones begin.
 func (d *decider) fire(due []time.Time) {
 	s := &d.Status
 	room := len(due)
@@ -322,7 +322,7 @@ func (d *decider) fire(due []time.Time) {
 	}
 }
 
-// idle reports whether an execution can begin without overlapping another.
+// idle reports whether an execution can begin without overlapping another execution.
 func (d *decider) idle() bool { return len(d.Status.Open) == 0 && d.Status.Waiting == nil }
 
 // begin starts an execution, or queues it.

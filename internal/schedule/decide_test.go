@@ -353,7 +353,8 @@ func TestApply(t *testing.T) {
 	}
 	w.end()
 
-	// Another job, the same times: no tick is left out, and none begins twice.
+	// The new definition has another job and the same times. No tick is left out, and none begins
+	// twice.
 	w.now = zero.Add(2*time.Hour + 20*time.Minute)
 	job := hourly(Skip)
 	job.Phase, job.Job.Name = Duration(15*time.Minute), "other"
@@ -421,7 +422,7 @@ func TestBounds(t *testing.T) {
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	s := hourly(Skip)
-	// A tick that its jitter delays is not late.
+	// A tick is not late if only its jitter delays it.
 	s.Jitter, s.CatchUp = Duration(10*time.Minute), Duration(MinCatchUp)
 	w := newWorld(t, s)
 
@@ -449,7 +450,7 @@ func TestJitter(t *testing.T) {
 	}
 	w.counts(Counts{Fired: 20})
 
-	// Another cadence does not remove a tick that is only delayed.
+	// If the cadence changes, a tick of the old cadence that its jitter delays is not lost.
 	tick := w.status.Tick
 	w.now = tick
 	other := hourly(Skip)
@@ -502,7 +503,7 @@ func TestEveryTickOnce(t *testing.T) {
 			asked++
 		}
 
-		// A trigger that another one replaced is counted as skipped.
+		// If another trigger replaces a trigger, the replaced one is counted as skipped.
 		if got := c.Fired + c.Skipped + c.Missed + waits; o == Cancel && got < asked || o != Cancel && got != asked {
 			t.Fatalf("%d ticks and triggers, %+v and %d waiting make %d", asked, c, waits, got)
 		}

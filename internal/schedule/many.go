@@ -14,8 +14,8 @@ import (
 const (
 	// MaxMany is how many schedules one command may change.
 	MaxMany = 1000
-	// manyAtOnce is how many schedules are asked at the same time, and manyTime is how long one
-	// schedule may take.
+	// manyAtOnce is how many schedules AskMany asks at the same time, and manyTime is how long one
+	// schedule may take to answer.
 	manyAtOnce = 16
 	manyTime   = 30 * time.Second
 )
@@ -35,9 +35,9 @@ type Result struct {
 }
 
 // AskMany sends a command to many schedules, and returns one result for each, by name. An error
-// without results means that no schedule has received the command. If ctx ends, AskMany returns its
-// error together with the results so far. If one schedule refuses the command, the others still
-// obey it.
+// without results means that no schedule has received the command. If ctx ends, AskMany returns the
+// error of ctx together with the results so far. If one schedule refuses the command, the others
+// still obey it.
 func (s Schedules) AskMany(ctx context.Context, sel Selection, c *Command) ([]Result, error) {
 	if c.Verb != VerbPause && c.Verb != VerbResume {
 		return nil, fault.New(fault.Invalid, "the verb is %.40q, must be %s or %s", c.Verb, VerbPause, VerbResume)

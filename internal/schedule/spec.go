@@ -3,12 +3,13 @@
 // processes, survives crashes and has a history, as all executions do.
 //
 // The pure function Decide makes all decisions. The schedule records each decision as the outcome
-// of a step before it acts on it, so that a replay with another time zone database or another build
-// gives the same history. An execution that it starts has a key made of the schedule's name and the
-// tick, so that a tick can never start twice.
+// of a step before it acts on the decision, so that a replay with another time zone database or
+// another build gives the same history. An execution that a schedule starts has a key made of the
+// schedule's name and the tick, so that a tick can never start twice.
 //
-// The job is data: what to start, with which stored input. So any process with this package can
-// serve any schedule. It needs neither the code of the job nor the keys that encrypt its input.
+// The job of a schedule is data: it says what to start, with which stored input. So any process
+// with this package can serve any schedule. The process needs neither the code of the job nor the
+// keys that encrypt its input.
 package schedule
 
 import (
@@ -58,8 +59,8 @@ const (
 	Skip  Overlap = "skip"  // the tick is skipped
 	Queue Overlap = "queue" // one tick waits, further ones are skipped
 	Allow Overlap = "allow" // the tick begins anyway
-	// Cancel: the schedule cancels the open execution, and the newest tick begins when that has
-	// ended.
+	// Cancel: the schedule cancels the open execution, and the newest tick begins when that
+	// execution has ended.
 	Cancel Overlap = "cancel"
 )
 
@@ -257,7 +258,8 @@ func (j *Job) check() error {
 	return wrong.err("")
 }
 
-// Kinds of names in a task. Errors use the names of Called for them, as for settings.
+// Kinds of names in a task. Errors call these things by the names in Job.Called, as they do for
+// settings.
 const (
 	NamedQueue   = "queue"
 	NamedFair    = "fairness key"

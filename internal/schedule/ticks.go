@@ -17,7 +17,7 @@ const MaxTicks = 1000
 // Outcomes of a tick.
 const (
 	TickDue     = "due"     // the schedule has not decided about it yet
-	TickPaused  = "paused"  // likewise, and the schedule is paused
+	TickPaused  = "paused"  // like TickDue, and the schedule is paused
 	TickWaiting = "waiting" // its execution waits for its turn
 	TickStarted = "started" // its execution was started
 	// TickNone: no execution of the tick exists. The tick was skipped or missed, or its execution
@@ -44,9 +44,9 @@ type TickRange struct {
 	Limit    int
 }
 
-// Ticks returns the times of a schedule in a range, with their outcomes. more says that there are
-// others. Ticks computes past times from the present definition, because ticks of earlier
-// definitions are not known.
+// Ticks returns the times of a schedule in a range, with their outcomes. more says that the range
+// has further times. Ticks computes past times from the present definition, because ticks of
+// earlier definitions are not known.
 func (s Schedules) Ticks(ctx context.Context, name string, r TickRange) (ticks []Tick, more bool, err error) {
 	for field, t := range map[string]time.Time{"from": r.From, "to": r.To} {
 		if err := cadence.CheckInstant(field, t); err != nil {

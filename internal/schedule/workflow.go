@@ -77,8 +77,8 @@ func Code(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 	return model.Payload{}, r.loop()
 }
 
-// read decodes a value that this workflow has stored. If it cannot, it blocks the schedule until a
-// build that can read the value takes over.
+// read decodes a value that this workflow has stored. If it cannot decode the value, it blocks the
+// schedule until a build that can read the value takes over.
 func (r *run) read(p model.Payload, into any) {
 	if err := json.Unmarshal(p.Data, into); err != nil {
 		r.x.Block("schedule " + r.name + ": " + err.Error())
@@ -152,7 +152,7 @@ func (r *run) decide(n int, commands []*pending) (d Decision, err error) {
 		Body: func(context.Context) (model.Payload, error) {
 			d, err := Decide(in)
 			if err != nil {
-				// This process does not know the zone; another one may.
+				// This process does not know the time zone, but another process may know it.
 				return model.Payload{}, err
 			}
 			if o, ok := r.x.Host().(Observer); ok {

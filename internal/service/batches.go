@@ -80,7 +80,7 @@ func (s *Service) beginBatch(ctx context.Context, r *api.BatchRequest, in *batch
 	// if the tenant has used up its allowance.
 	m := &model.Message{Kind: model.MessageStart, To: batchAddress(r.Tenant, r.ID), Input: input}
 	if _, err := s.send(ctx, m); err != nil {
-		if fault.Is(err, fault.Conflict) { // the same request has arrived twice at the same time
+		if fault.Is(err, fault.Conflict) { // the same request has arrived twice at once
 			return s.sameBatch(ctx, r, in.Spec.Asked)
 		}
 		return api.Batch{}, err
@@ -126,7 +126,7 @@ func (s *Service) checkBatch(r *api.BatchRequest) (selection query.Query, err er
 	return selection, nil
 }
 
-// batchVerb checks the verb of a batch and what belongs to it.
+// batchVerb checks the verb of a batch and the fields of the request that belong to the verb.
 func (v validator) batchVerb(r *api.BatchRequest) {
 	if !slices.Contains(api.BatchVerbs(), r.Verb) {
 		v.Wrong("there is no verb %.40q: it is one of %v", r.Verb, api.BatchVerbs())
@@ -202,7 +202,7 @@ func (s *Service) countBatch(ctx context.Context, r api.ListRequest) (int64, err
 	return max(0, all-ours), err
 }
 
-// roomForBatch refuses a batch when the tenant has too many open ones.
+// roomForBatch refuses a batch when the tenant has too many open batches.
 func (s *Service) roomForBatch(ctx context.Context, tenant string) error {
 	n, err := s.Count(ctx, api.ListRequest{Tenant: tenant, Workflows: []string{model.BatchType}, Statuses: []model.Status{model.Running}})
 	if err == nil && n >= batch.MaxOpen {
@@ -221,7 +221,8 @@ func (s *Service) batchRow(ctx context.Context, t api.BatchTarget) (*api.Descrip
 	return &d, nil
 }
 
-// noBatch replaces the error that an execution does not exist by one that its batch does not exist.
+// noBatch replaces an error that says that an execution does not exist by an error that says that
+// the batch does not exist.
 func noBatch(id string, err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return fault.New(fault.NotFound, "there is no batch %.120s", id)

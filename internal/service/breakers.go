@@ -12,8 +12,9 @@ import (
 // mostNames is the largest number of known names that an error lists.
 const mostNames = 20
 
-// knownBreakers returns the names of breakers that exist: with a state, with a rule, or in an
-// activity of a live worker. A name that ends in * means all names with this prefix.
+// knownBreakers returns the names of breakers that exist. A breaker exists if it has a state or a
+// rule, or if an activity of a live worker names it. A name that ends in * means all names with
+// this prefix.
 func (s *Service) knownBreakers(ctx context.Context, tenant string) ([]string, error) {
 	st, err := s.flow().State(ctx, tenant)
 	if err != nil {

@@ -109,7 +109,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	}
 
 	if r.DryRun {
-		if row.Requeued > o.Count && before.IsZero() { // the owner would refuse it in the same way
+		if row.Requeued > o.Count && before.IsZero() { // the owner would refuse it the same way
 			return api.RequeueReply{}, fault.New(fault.Conflict, "dead task %s was requeued %d times, and the last requeue was undone: requeue it again", ref, row.Requeued)
 		}
 		if row.Requeued > o.Count {
@@ -181,7 +181,7 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 	d := deadTask(row)
 
 	ref := d.Ref()
-	// The answer may be about an earlier requeue.
+	// The stored answer may be about an earlier requeue of the dead task.
 	for n := row.Requeued; n > 0 && row.Body.Requeued.Run != a.Run; n-- {
 		reply.Address = ref.RequeueAddress(row.Body.Spec.Kind, n)
 		if run, err := s.store.LoadExecution(ctx, s.shard(reply.Address), reply.Address, a.Run); err != nil || run != nil && run.Start.Address == reply.Address {
@@ -219,8 +219,8 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	})
 }
 
-// PurgeDead removes a dead task, even if its body is damaged. It refuses a task that was requeued
-// as a run that is open. It does nothing if there is no such task.
+// PurgeDead removes a dead task, even if its body is damaged. It refuses to remove a task that was
+// requeued if the run of that requeue is open. It does nothing if there is no such task.
 func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	row, err := s.deadRow(ctx, "purge", id)
 	switch {

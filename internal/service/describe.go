@@ -30,11 +30,11 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	return s.describeOpen(ctx, t, &seen)
 }
 
-// openSet remembers addresses whose executions were open when they were described. A caller that
-// describes such an execution again need not read its row before it asks the owner. The set forgets
-// an address when another address takes its place, and may confuse two addresses. Such a mistake
-// makes a caller ask the owner of an execution that has ended, which costs a little time and has no
-// other effect.
+// openSet remembers addresses whose executions were open when they were described. When a caller
+// asks about such an execution again, Describe need not read its row before it asks the owner. The
+// set forgets an address when another address takes its place, and may confuse two addresses. Such
+// a mistake makes Describe ask the owner of an execution that has ended, which costs a little time
+// and has no other effect.
 type openSet struct {
 	seed   maphash.Seed
 	hashes [1 << 12]atomic.Uint64
@@ -144,7 +144,7 @@ func (j *judge) explain(ctx context.Context, row *store.Execution, open []*core.
 // openTasksOf returns the open tasks of a run, from its history. told says that the owner has the
 // run in memory, which proves that its history is readable. In that case openTasksOf skips the
 // history of a run without scheduled tasks. Otherwise it reads the history, and returns an error if
-// it cannot.
+// the history cannot be read.
 func (s *Service) openTasksOf(ctx context.Context, seen *store.RunDetails, told bool) ([]*core.Task, error) {
 	row := seen.Execution
 	scheduled := row.Start.Task != nil || seen.Tasks || slices.ContainsFunc(row.Start.Carried, isScheduled)

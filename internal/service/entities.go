@@ -114,8 +114,8 @@ func (s *Service) EditEntity(ctx context.Context, r api.EditRequest) (version mo
 	return version, nil
 }
 
-// Mailbox asks the owner for the mailbox of an entity, or to act on one call in it. If no live node
-// owns the entity, a list has only the calls that are stored.
+// Mailbox asks the owner of an entity to list the calls in its mailbox, or to act on one of these
+// calls. If no live node owns the entity, the list has only the calls that are stored.
 func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
 	v := s.check("mailbox")
 	v.Entity(r.Address)
@@ -184,8 +184,8 @@ func (s *Service) hasOwner(ctx context.Context, a model.Address) (bool, error) {
 	return err == nil && diagnosis.NewWorld(view).Owner(s.shard(a)) != nil, err
 }
 
-// storedCalls returns a page of the stored part of a mailbox. Its total is the number of calls up
-// to the end of the page, because the later calls are not counted.
+// storedCalls returns a page of the stored part of a mailbox. The total in the result is the number
+// of calls up to the end of the page, because the later calls are not counted.
 func (s *Service) storedCalls(ctx context.Context, a model.Address, after model.MailboxMark) (c model.Calls, err error) {
 	key, seq := store.EntityKey{Shard: s.shard(a), Address: a}, after.Seq()
 	for len(c.Calls) <= model.MailboxListed {

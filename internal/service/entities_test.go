@@ -55,8 +55,8 @@ func texts(rs []model.Reason) (all []string) {
 	return all
 }
 
-// A node that does not own an entity can also say why its mailbox makes no progress. The
-// description of an execution that waits for the entity says it too.
+// A node that does not own an entity can also say why the mailbox of the entity makes no progress.
+// The description of an execution that waits for the entity gives the same reason.
 func TestWhyEntitiesDoNotMove(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -134,8 +134,8 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	why("shared", "waits for the lock of account/shared, held by order/2 ("+row.Run.String()+")")
 	waits([]string{"waits for the answer of account/own to call deposit", "waits for account/own: calls before it are being made"}, calls("own"))
 	waits([]string{"waits for the answer of account/shared to call deposit"}, calls("shared"))
-	// One coroutine of the section may keep another one waiting for the lock, and forever if the
-	// first one waits for the second.
+	// A coroutine of the run that holds the lock may keep another coroutine of this run waiting for
+	// the lock. If the first coroutine waits for the second, they wait forever.
 	again := model.Message{Kind: model.MessageLock, From: model.Link{Address: of, Run: row.Run, ID: "lock of a coroutine"}}
 	f.keep(model.Entity{Address: account("twice"), Holder: section, Held: f.now, Epoch: 8}, again)
 	waits([]string{"waits for the lock of account/own"}, forLock("own"))
@@ -148,7 +148,7 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	why("idle")
 }
 
-// Every entity is on one page of a list, in the order of type and key.
+// Every entity is on exactly one page of a list, in the order of type and key.
 func TestListEntities(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)

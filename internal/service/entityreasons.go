@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// entity returns why the mailbox of an entity does not move. Its owner knows best. Without an
-// answer of the owner, entity looks at the row, the mailbox and the code that the nodes have. In
-// that case it misses calls that are only in the memory of the owner.
+// entity returns why the mailbox of an entity does not move. The owner of the entity knows best.
+// Without an answer of the owner, entity looks at the row, the mailbox and the code that the nodes
+// have. In that case it misses calls that are only in the memory of the owner.
 func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	a := info.Entity.Address
 	told, known := j.told[a]
@@ -45,7 +45,7 @@ func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 }
 
 // whyEntity is like entityAt, but explains why callers of the entity wait. If the entity cannot be
-// read, that is the reason that it returns instead of an error.
+// read, whyEntity returns that as the reason, and no error.
 func (j *judge) whyEntity(ctx context.Context, a model.Address) (api.EntityInfo, error) {
 	info, err := j.entityAt(ctx, a)
 	if !fault.Is(err, fault.Corrupt) {
@@ -84,7 +84,7 @@ func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []
 			return reasons, err
 		}
 		if asked == 1 {
-			all = slices.Clone(reasons) // the owner may share the slice
+			all = slices.Clone(reasons) // the owner of the run may still use the slice
 		}
 		own := info.Entity.Holder.Run == of.Run
 

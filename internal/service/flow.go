@@ -21,7 +21,7 @@ func (s *Service) flow() *flow.Flow {
 	return s.engine.Flow()
 }
 
-// Limits lists the limits of a tenant, with the tasks that hold and wait for them.
+// Limits lists the limits of a tenant, with the tasks that hold permits or wait for permits.
 func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus, error) {
 	if err := s.checkTenant("limits", tenant); err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func (s *Service) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQ
 	return s.flow().SetLimit(ctx, tenant, completeLimit(l), anyQueue)
 }
 
-// completeLimit fills in the scope of a limit where it follows from the other fields. It clears
-// what callers do not set.
+// completeLimit fills in the scope of a limit if the scope follows from the other fields. It clears
+// the fields that callers cannot set.
 func completeLimit(l api.Limit) api.Limit {
 	l.Tenant, l.Disabled, l.Why = "", false, ""
 	if l.Per == rule.Shared {

@@ -30,12 +30,12 @@ const (
 // that the node cannot explain.
 type AskFunc func(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error)
 
-// AskBy sets how the service asks other nodes. Without it, the service judges their executions by
-// the store alone. The caller must call it before the service is used.
+// AskBy sets how the service asks other nodes. Without AskBy, the service judges the executions of
+// other nodes by the store alone. The caller must call AskBy before the service is used.
 func (s *Service) AskBy(ask AskFunc) { s.ask = ask }
 
-// judge collects the facts by which diagnosis judges runs of a tenant. It keeps them for all runs
-// that it is asked about, so that a page asks each node once.
+// judge collects the facts by which diagnosis judges runs of a tenant. It keeps the facts for all
+// runs of a request, so that a page of runs asks each node once.
 type judge struct {
 	service *Service
 	tenant  string
@@ -54,8 +54,8 @@ func (s *Service) judge(ctx context.Context, tenant string) (*judge, error) {
 	return &judge{service: s, tenant: tenant, world: diagnosis.NewWorld(view), told: map[model.Address][]model.Reason{}}, nil
 }
 
-// view returns the nodes and the owners of the shards. It reads the store, unless the node of this
-// process is the only one that there can be.
+// view returns the nodes and the owners of the shards. It reads the store, unless the engine of
+// this process knows both, because no other process can open the store.
 func (s *Service) view(ctx context.Context) (store.View, error) {
 	if s.engine == nil {
 		return s.store.Members(ctx)
@@ -64,7 +64,8 @@ func (s *Service) view(ctx context.Context) (store.View, error) {
 		return view, nil
 	}
 
-	// The store learns with the next renewal of the lease what this node serves.
+	// The store learns what this node serves only with the next renewal of the lease, so the engine
+	// says it here.
 	view, err := s.store.Members(ctx)
 	if id, serves, ok := s.engine.Self(); err == nil && ok {
 		for i := range view.Members {
@@ -77,7 +78,8 @@ func (s *Service) view(ctx context.Context) (store.View, error) {
 }
 
 // ask asks the owners of addresses what they know about them: the lanes of this node directly,
-// other nodes through the store. It leaves out an owner that does not answer in time.
+// other nodes through the store. If an owner does not answer in time, ask adds nothing about the
+// addresses of that owner.
 func (j *judge) ask(ctx context.Context, all []model.Address) {
 	own := model.NodeID{}
 	if e := j.service.engine; e != nil {
@@ -120,8 +122,8 @@ func askWithin(ctx context.Context) time.Duration {
 	return askPatience
 }
 
-// run returns why an open run does not move. If read is true, open has its open tasks. Otherwise
-// the judge reads them if it needs them.
+// run returns why an open run does not move. If read is true, open has the open tasks of the run.
+// Otherwise the judge reads these tasks if it needs them.
 func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task, read bool) (reasons []model.Reason, err error) {
 	a := row.Start.Address
 	waits, known := j.told[a]
@@ -165,7 +167,7 @@ func (j *judge) latest(ctx context.Context, row *store.Execution) (*store.Execut
 }
 
 // permits names the holders of the limits that a run waits for. The owner of the run knows only its
-// own share of a shared limit. Holders on nodes that cannot be asked in time are not named.
+// own share of a shared limit. permits does not name holders on nodes that do not answer in time.
 func (j *judge) permits(ctx context.Context, reasons []model.Reason) []model.Reason {
 	for i := range reasons {
 		if reasons[i].Code != model.WaitPermit || !j.service.store.Info().Shared {
@@ -210,8 +212,8 @@ func (j *judge) throughTasks(ctx context.Context, row *store.Execution, waits []
 		return waits, err
 	}
 
-	// Only the node with the run in memory knows what its code waits for. An open task is the most
-	// likely answer.
+	// Only the node that has the run in memory knows what the code of the run waits for. An open
+	// task is the most likely answer.
 	waits = nil
 	for _, t := range open[:min(len(open), maxExplained)] {
 		if r, _ := why(t); !slices.Contains(waits, r) {

@@ -15,8 +15,8 @@ import (
 // latePatience bounds how long a caller whose deadline has passed waits for an explanation.
 const latePatience = 200 * time.Millisecond
 
-// explainLate adds to the error of a caller whose deadline has passed why its request was not
-// served. A caller that canceled its context does not wait for an explanation.
+// explainLate adds to the error of a caller why its request was not served, if the deadline of the
+// caller has passed. A caller that canceled its context does not wait for an explanation.
 func (s *Service) explainLate(ctx context.Context, a model.Address, err error) error {
 	if !tooLate(ctx, err) {
 		return err
@@ -27,10 +27,10 @@ func (s *Service) explainLate(ctx context.Context, a model.Address, err error) e
 	return s.lateReason(ctx, a).add(err)
 }
 
-// lateMany is like explainLate, for many addresses. All explanations together take no longer than a
-// single one may take. lateMany explains only one address of each shard. The other addresses of the
-// shard get the same explanation: an execution that does not exist yet waits for the owner of its
-// shard.
+// lateMany is like explainLate, for many addresses. All explanations together take at most as long
+// as a single explanation may take. lateMany explains only one address of each shard. The other
+// addresses of the shard get the same explanation: an execution that does not exist yet waits for
+// the owner of its shard.
 func (s *Service) lateMany(ctx context.Context) func(a model.Address, err error) error {
 	var end time.Time
 	found := map[model.ShardID]lateReason{}

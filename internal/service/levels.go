@@ -52,9 +52,10 @@ func (s levelSums) at(of subject, points int64) *api.SeriesOf {
 	return sum
 }
 
-// levelPlace says which level a list of numbers has, and where its points belong in the reply. The
-// clocks of nodes differ a little, so the last point of the list is ahead points after the last
-// point of the reply.
+// levelPlace says which level (a number of a queue or a limit) a list of numbers is about, and
+// where the points of the list belong in the reply. The clocks of nodes differ a little. So the
+// last point of the list is later than the last point of the reply by the number of points in
+// ahead.
 type levelPlace struct {
 	kind  series.SubjectKind
 	level int
@@ -83,8 +84,8 @@ func combineLevel(to []int64, values []uint32, p levelPlace) {
 	}
 }
 
-// finish adds the sums to the reply, ordered by name. If there are too many, it adds only the
-// busiest ones.
+// finish adds the sums to the reply, ordered by name. If there are too many queues or limits, it
+// adds only the busiest ones.
 func (s levelSums) finish(to *api.Series) {
 	for of, sum := range s {
 		list := &to.Queues

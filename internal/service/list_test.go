@@ -188,7 +188,7 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("reasons %v, %v, want its turn", d.Reasons, err)
 	}
 
-	// The owner of the execution is dead, and it has no next owner yet.
+	// The owner of the execution is dead, and the execution has no new owner yet.
 	f.now += 120_000_000
 	if d, err = f.svc.Describe(t.Context(), target); err != nil || !d.Owner.IsZero() || d.Reasons[0].Code != model.WaitOwner {
 		t.Errorf("owner %s, reasons %v, %v, want no owner", d.Owner, d.Reasons, err)

@@ -20,8 +20,8 @@ const (
 	maxScanned    = 5000
 )
 
-// ListEntities returns entities in the order of type and key. Entities with waiting calls are in
-// the order of their shards, because no other order is stored.
+// ListEntities returns entities in the order of type and key. If the request selects entities with
+// waiting calls, the list is in the order of shards, because no other order is stored.
 func (s *Service) ListEntities(ctx context.Context, r api.EntityListRequest) (page api.EntityListPage, err error) {
 	v := s.check("list entities")
 	v.Tenant(r.Tenant)

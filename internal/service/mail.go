@@ -30,7 +30,7 @@ func (s *Service) Compose(r api.Request) (model.Message, error) {
 	return s.limits.Compose(r)
 }
 
-// Reach reports whether the engine serves and its store answers.
+// Reach returns nil if the engine serves requests and its store answers.
 func (s *Service) Reach(ctx context.Context) error {
 	if s.engine == nil {
 		return fault.New(fault.Unavailable, "the store is open for reading only")
@@ -99,7 +99,7 @@ func (s *Service) Hint(shard model.ShardID) {
 
 // DeadLetters returns the refused and unreadable messages of a tenant that the inbox keeps. Every
 // tenant also sees the rows whose tenant cannot be read. Only the shards of such rows are known, so
-// without this rule no operator would learn about them.
+// without this rule no operator would learn about these rows.
 func (s *Service) DeadLetters(ctx context.Context, tenant string, after model.RunID, limit int) ([]api.DeadLetter, error) {
 	if err := s.checkTenant("dead letters", tenant); err != nil {
 		return nil, err

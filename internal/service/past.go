@@ -20,7 +20,7 @@ import (
 
 const (
 	maxRead    = 64 << 20 // bytes of a history that the service reads for a past
-	resetTries = 10       // how often the history of a run that continues is read again
+	resetTries = 10       // how often takeOver reads the history again if the run continues
 	deletePage = 500      // runs per commit
 )
 
@@ -61,7 +61,7 @@ func (s *Service) Retry(ctx context.Context, r api.PastRequest) (api.PastReply, 
 	return s.takeOver(ctx, "retry", history.Retry, r)
 }
 
-// Reset replaces a run by one that starts from an earlier place.
+// Reset replaces a run by a new run, which starts from an earlier place in the history.
 func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
 	v := s.check("reset")
 	v.Workflow(r.Source.Address, "a place to begin from: requeue it, or submit it again")
@@ -71,7 +71,7 @@ func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, 
 	return s.takeOver(ctx, "reset", history.Reset, r)
 }
 
-// takeOver starts a run in place of the current one. If an open run continues while takeOver reads
+// takeOver starts a run in place of the current run. If an open run continues while takeOver reads
 // its history, takeOver reads the history again.
 func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r api.PastRequest) (api.PastReply, error) {
 	v := s.check(op)
@@ -213,8 +213,8 @@ func digestOfPast(op string, r *api.PastRequest) []byte {
 }
 
 // digestOf returns a digest of what a client asks for. Some requests become a message that depends
-// on stored data. The owner recognizes a repetition of such a request by its digest, because its
-// message may differ.
+// on stored data, so the repetition of a request may become another message. The owner recognizes
+// the repetition by its digest.
 func digestOf(parts ...string) []byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -306,7 +306,7 @@ func (v validator) past(r *api.PastRequest) {
 	}
 }
 
-// Delete removes a closed execution. It deletes the oldest runs first and the current one last, so
+// Delete removes a closed execution. It deletes the oldest runs first and the current run last, so
 // that a repeated call after a failure finds the rest. With r.Force it removes an execution in any
 // state, or an entity; see remove.
 func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteReply, error) {
@@ -359,9 +359,9 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 
 // chain returns all runs that have had the address of a run, oldest first: earlier runs of its
 // chain, runs that a later start replaced, and the run itself. A deleted run in between does not
-// hide older runs, because runs name both their predecessor and their successor, and each run names
-// the first one. One case remains: a run that was replaced by a start has no successor, so it can
-// only be found through the run that replaced it.
+// hide older runs, because each run names its predecessor, its successor, and the first run. One
+// case remains: a run that was replaced by a start has no successor, so it can only be found
+// through the run that replaced it.
 func (s *Service) chain(ctx context.Context, row *store.Execution) ([]model.RunID, error) {
 	a, last := row.Start.Address, row.Start.Run
 	looked := map[model.RunID]bool{{}: true, last: true}

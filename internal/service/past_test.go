@@ -140,7 +140,8 @@ func TestDeleteOfAChain(t *testing.T) {
 	wantKind(t, "a delete of what is open", err, fault.Conflict)
 }
 
-// A run that was removed before does not hide older ones: the delete removes them as well.
+// A run that was removed before does not hide older runs: the delete removes the older runs as
+// well.
 func TestDeleteOfAChainWithAGap(t *testing.T) {
 	t.Parallel()
 	for gap := range 6 {
@@ -151,7 +152,7 @@ func TestDeleteOfAChainWithAGap(t *testing.T) {
 
 		var keys []store.RunKey
 		// Run 1 replaced run 0 and continued as 2 and 3; 3 was reset to 4; 4 failed and was retried
-		// as 5, and that as 6.
+		// as 5; 5 failed and was retried as 6.
 		for i := range 7 {
 			key := f.put(a, 0, 0, func(s *model.Start) {
 				switch {

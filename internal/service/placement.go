@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Shards lists the shards with their owners, and where they should be.
+// Shards lists the shards with their owners, and with the nodes that should own them.
 func (a *Admin) Shards(ctx context.Context) ([]api.ShardInfo, error) {
 	view, err := a.store.Members(ctx)
 	if err != nil {
@@ -65,8 +65,8 @@ func (a *Admin) DrainNode(ctx context.Context, r api.NodeDrain) error {
 		}
 	}
 
-	// Each node checks this again with its own view, and keeps its shards while no other node can
-	// take them.
+	// Each node checks again with its own view whether other nodes can take its shards. It keeps
+	// its shards as long as no other node can take them.
 	found, err := a.store.SetDrained(ctx, r.Node, !r.Undo)
 	if err != nil {
 		return err

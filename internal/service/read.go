@@ -40,8 +40,8 @@ func (s *Service) details(ctx context.Context, op string, t api.Target) (store.R
 	return d, checkRow(t, d.Execution, err)
 }
 
-// checkRow returns the error for a caller that has read the row of a target: the error of the read,
-// or the error that the execution does not exist.
+// checkRow returns the error that a caller gets for reading the row of a target. That is the error
+// of the read, or an error that says that the execution does not exist.
 func checkRow(t api.Target, row *store.Execution, err error) error {
 	switch {
 	case fault.Is(err, fault.Corrupt):
@@ -58,7 +58,7 @@ func checkRow(t api.Target, row *store.Execution, err error) error {
 }
 
 // State reads a state that the code of an execution has set: the last value in its history, or the
-// one carried over from the previous run.
+// value that the run has carried over from the previous run.
 func (s *Service) State(ctx context.Context, t api.Target, name string) (p model.Payload, ok bool, err error) {
 	v := s.check("state " + name)
 	v.Name("state", name)

@@ -25,10 +25,10 @@ type rawHeader struct {
 	Store    string `json:"store"`
 }
 
-// remove removes an execution that cannot be ended otherwise, or an entity that cannot be read. It
-// exports the rows as they are, terminates the execution if that is possible, frees its locks, and
-// lets the owner remove the rows in one commit. Each of these steps can be repeated, so the caller
-// can repeat a removal that failed half-way.
+// remove removes an execution that cannot be ended in another way, or an entity that cannot be
+// read. It exports the rows as they are, terminates the execution if that is possible, frees its
+// locks, and lets the owner remove the rows in one commit. Each of these steps can be repeated, so
+// the caller can repeat a removal that failed half-way.
 func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteReply, error) {
 	a := r.Target.Address
 	v := s.check("delete")
@@ -111,8 +111,8 @@ func (x *rawExport) write(ctx context.Context) error {
 }
 
 // find returns the runs of the target. Runs name each other, so usually find gets the id of each
-// run. If one of them cannot be read, find returns the zero run id instead, which makes the store
-// look at every run of the shard.
+// run. If one of the runs cannot be read, find returns the zero run id instead of the ids, which
+// makes the store look at every run of the shard.
 func (x *rawExport) find(ctx context.Context) []model.RunID {
 	t, all := x.target, []model.RunID{{}}
 	if t.Address.IsEntity() || !t.Run.IsZero() {
@@ -166,7 +166,7 @@ func (x *rawExport) flush() error {
 	return x.wrap(to.Flush())
 }
 
-// wrap adds to an error that the export has failed. It returns nil for nil.
+// wrap adds to an error the information that the export has failed. It returns nil for nil.
 func (x *rawExport) wrap(err error) error {
 	if err == nil {
 		return nil
@@ -214,7 +214,8 @@ func (s *Service) parentOf(ctx context.Context, t api.Target) model.Link {
 	return row.Start.Parent
 }
 
-// wayOut adds a hint to the error of an execution that cannot be read: what an operator can do.
+// wayOut adds a hint to the error of an execution that cannot be read. The hint says what an
+// operator can do.
 func wayOut(err error) error {
 	if fault.Is(err, fault.Corrupt) && !strings.Contains(err.Error(), model.WayOut) {
 		return fault.WithHint(err, "%s", model.WayOut)

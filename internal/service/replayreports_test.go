@@ -19,7 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// spoiled is a store that damages the reports that it returns, with the function change.
+// spoiled is a store that damages the reports that it returns. The function change does the damage.
 type spoiled struct {
 	*memory.Store
 
@@ -109,7 +109,8 @@ func (f *reporters) builds(r api.ReplayReportListRequest) (builds []string, page
 	}
 }
 
-// A report is stored as it was sent, with its caller, its time and its sums.
+// A report is stored as it was sent, together with its caller, its time and the sums of its
+// results.
 func TestReplayReportIsStoredWhole(t *testing.T) {
 	t.Parallel()
 	f := newReporters(t)
@@ -145,8 +146,9 @@ func TestReplayReportIsStoredWhole(t *testing.T) {
 	wantKind(t, "another tenant", err, fault.NotFound)
 }
 
-// A repeated request finds the report that it has added. Any other report with its id is a conflict
-// and stores nothing. Reports without an id are all stored.
+// A repeated request finds the report that it has added. Any other report with the same request id
+// is a conflict, and the service does not store it. The service stores every report without a
+// request id.
 func TestReplayReportOfARepeatedRequest(t *testing.T) {
 	t.Parallel()
 	f := newReporters(t)
@@ -339,7 +341,8 @@ func TestReplayReportPagesAreBounded(t *testing.T) {
 }
 
 // A list without conditions shows a damaged report with its id and time. A list with conditions
-// leaves it out. Reading the report, or adding it once more, says that it is damaged.
+// leaves it out. A caller that reads the report, or adds it once more, gets an error that says that
+// the report is damaged.
 func TestDamagedReplayReports(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(*store.ReportRow){

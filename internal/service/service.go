@@ -45,8 +45,8 @@ func New(e *engine.Engine, st store.Store, limits Limits) *Service {
 func (s *Service) Trace(t *tracing.Tracer) { s.tracer = t }
 
 // Authorize sets the authorizer that decides whether a caller may do what its batch job does.
-// Without one, only admins may start batch jobs. The caller must call it before the service is
-// used.
+// Without an authorizer, only admins may start batch jobs. The caller must call Authorize before
+// the service is used.
 func (s *Service) Authorize(a authz.Authorizer) { s.authorizer = a }
 
 var _ api.Backend = (*Service)(nil)
@@ -111,7 +111,8 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 		return api.Result{}, readOnly(m)
 	}
 	if s.flow().Bounded(r.Address.Tenant) {
-		// To count open executions, the start must return before the execution ends.
+		// The service counts open executions, so it must get the answer to the start before the
+		// execution ends.
 		if _, err := s.Start(ctx, r); err != nil {
 			return api.Result{}, err
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// An order about a signal is possible only while the code of the run waits for something.
-	// signalPatience bounds how long the order waits for that.
+	// The owner accepts an order about a signal only while the code of the run waits for something.
+	// signalPatience bounds how long the service repeats the order until then.
 	signalPatience = 5 * time.Second
 	// signalPause is the first pause before the service tries the order again.
 	signalPause = 10 * time.Millisecond

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// Bounds of a survey: it reads the store when metrics are collected.
+// Bounds of a survey. A survey reads the store when metrics are collected.
 const (
 	// A collection of metrics waits no longer than surveyWait. A survey that takes longer has
 	// failed.
@@ -26,10 +26,10 @@ type survey struct {
 	found map[model.ReasonCode]int // nil if the last survey failed
 }
 
-// Observe reports to a meter what is stranded in the shards that this node owns, until stop is
-// called. It judges as Stranded does, so the numbers of all nodes add up to that list. It reports
-// no number while it cannot read the store or the node has no lease, because 0 would mean that
-// nothing is stranded.
+// Observe reports to a meter how many executions are stranded in the shards that this node owns,
+// until the caller calls stop. It judges as Stranded does, so the numbers of all nodes add up to
+// the length of that list. It reports no number while it cannot read the store or the node has no
+// lease, because 0 would mean that nothing is stranded.
 func (s *Service) Observe(m *telemetry.Meter) (stop func()) {
 	if m == nil || s.engine == nil {
 		return func() {}
@@ -61,7 +61,7 @@ func (v *survey) counts(s *Service) map[model.ReasonCode]int {
 	defer cancel()
 	found, err := s.countStranded(ctx)
 	if err != nil {
-		found = nil // another log line says that the store is away
+		found = nil // another log line says that the store cannot be reached
 	}
 	v.found = found
 	took := time.Since(began)
@@ -70,8 +70,8 @@ func (v *survey) counts(s *Service) map[model.ReasonCode]int {
 	return v.found
 }
 
-// countStranded counts what Stranded lists for the shards of this node, by reason. It returns nil
-// if this node has no lease, and so owns no shards.
+// countStranded counts the executions in the shards of this node that Stranded lists, by reason. It
+// returns nil if this node has no lease, and so owns no shards.
 func (s *Service) countStranded(ctx context.Context) (map[model.ReasonCode]int, error) {
 	own, _, ok := s.engine.Self()
 	if !ok {

@@ -199,8 +199,8 @@ func (w *hopeless) Execute(claims []model.Claim) {
 func (*hopeless) Stop(model.ClaimRef, model.StopReason) {}
 func (*hopeless) Settle(model.ClaimRef, error)          {}
 
-// deadTask returns a task of a tenant that has failed permanently, under the key 1: the worker that
-// failed it, its address, and the id of the dead task.
+// deadTask lets a task with the key 1 fail permanently in a tenant. It returns the worker that
+// failed the task, the address of the task, and the id of the dead task.
 func deadTask(t *testing.T, s *service.Service, tenant string) (*hopeless, model.Address, api.DeadID) {
 	t.Helper()
 	ctx := t.Context()
@@ -318,9 +318,9 @@ func TestPurgeOfADeadTaskThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A client repeats a requeue whose answer was lost, with the same request id: while the run of the
-// requeue is open, and after it has ended. The client gets the same answer, and nothing else
-// starts.
+// The answer to a requeue was lost, and the client repeats the requeue with the same request id. It
+// does so while the run of the requeue is open, and again after that run has ended. The client gets
+// the same answer each time, and no other run starts.
 func TestRequeueAgainIsRepeated(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -401,7 +401,7 @@ func (s *slow) Commit(ctx context.Context, b *store.Batch) (store.Committed, err
 }
 
 // The progress of one task waits for a store that accepts nothing. The heartbeats of the other
-// tasks still arrive, so that none of them times out.
+// tasks still arrive, so that none of these tasks times out.
 func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -455,8 +455,8 @@ func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 	})
 }
 
-// A process that does not own a task can still say why it waits, from its history, the settings and
-// the workers of its queue.
+// A process that does not own a task can still say why the task waits. It reads the history of the
+// task, the settings, and the workers of the queue.
 func TestWhyATaskWaitsToldByAReader(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -519,8 +519,8 @@ func (s *sharedMemory) PutSetting(ctx context.Context, row store.Setting, expect
 	return s.Store.PutSetting(ctx, row, expected)
 }
 
-// For a page of tasks, the service asks each node once which tasks hold limits. It does not ask if
-// no task waits for a limit, or if the caller does not ask for reasons.
+// For a page of tasks, the service asks each node once which tasks hold limits. The service does
+// not ask any node if no task waits for a limit, or if the caller does not want reasons.
 func TestAPageAsksOnceWhoHoldsLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // reports changes.
 const lookEvery = 500 * time.Millisecond
 
-// sealed is by how many bytes a value may grow when it is encrypted.
+// sealed is the number of bytes by which a value may grow when it is encrypted.
 const sealed = 1 << 10
 
 // write checks what the worker of a claim writes.
@@ -219,8 +219,8 @@ func (s *Service) follow(ctx context.Context, k *task, p pageRead) (ended bool, 
 	}
 }
 
-// watchChanges returns a channel that reports the next change of the execution. Without an engine,
-// the channel reports after lookEvery.
+// watchChanges returns a channel that becomes ready when the execution changes. Without an engine,
+// the channel becomes ready after lookEvery.
 func (s *Service) watchChanges(ctx context.Context, k *task, wait bool) (<-chan struct{}, func(), error) {
 	switch {
 	case !wait:

@@ -67,7 +67,7 @@ func TestFollowReadsTheHistoryOnce(t *testing.T) {
 
 				for range meanwhile {
 					time.Sleep(time.Second)
-					// A failed attempt, after which another one follows.
+					// This attempt fails, and another attempt follows.
 					add(model.Event{Kind: model.EventTaskTimedOut, ID: "far", Due: f.now})
 				}
 

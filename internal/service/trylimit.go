@@ -101,7 +101,7 @@ func (t *trial) add(ctx context.Context, row *store.Execution) error {
 func (t *trial) count(task *core.Task) {
 	for _, need := range t.set.Resolve(t.tenant, task.Spec, &task.Input) {
 		if need.Missing {
-			continue // another limit, which the task names
+			continue // the task names another limit
 		}
 		use := t.uses[need.Resource.Key]
 		if use == nil {
@@ -127,7 +127,8 @@ func (t *trial) result(n *api.Numbers) api.LimitTrial {
 			use.Excess = max(0, use.Held+use.Waiting-n.Concurrency)
 		}
 		if n.Rate > 0 {
-			// Seconds in floating point, because the product may exceed a duration.
+			// Compute with seconds in floating point, because the product may exceed the range of a
+			// Duration.
 			seconds := float64(max(0, int64(use.Waiting)-max(1, n.Burst))) * n.Per.Seconds() / float64(n.Rate)
 			use.Clears = time.Duration(min(seconds*float64(time.Second), math.MaxInt64/2))
 		}

@@ -13,20 +13,21 @@
 //	sim       Run, the tests, and the known seeds
 //
 // Programs are in scenario and not in workload, because the oracle runs them too: it checks every
-// history against its program. The oracle is below the cluster, because it only listens: the disk
-// and the nodes tell it about commits and effects, and it never asks them. A feature usually has a
-// file of the same name in several packages: what the seed decides (scenario), what must hold
-// (oracle), what a node does (cluster), what users do (workload). Below, a name in parentheses is
-// the name of such a file.
+// history against its program. The cluster imports the oracle, and not the other way round, because
+// the oracle only listens: the disk and the nodes tell it about commits and effects, and it never
+// asks them. A feature usually has a file of the same name in several packages: what the seed
+// decides (scenario), what must hold (oracle), what a node does (cluster), what users do
+// (workload). Below, a name in parentheses is the name of such a file.
 //
-// The state machines are the production code: lane.Lane, cluster.Membership and, through them,
-// core. An event heap replaces the goroutines, channels and clocks of production: a node is a set
-// of machines whose inputs are events. Production code that waits (flow.Flow) runs as coroutines
-// (thread), which wait for events. The store is in memory behind a faulty connection (disk): calls
-// take time, fail, get lost on the way there or back, or arrive long after the caller has given up.
-// Nodes crash, pause past their lease, leave, come back and take over.
+// The state machines are the production code: lane.Lane, cluster.Membership, and package core,
+// which they use. An event heap replaces the goroutines, channels and clocks of production: a node
+// is a set of machines whose inputs are events. Production code that waits (flow.Flow) runs as
+// coroutines (thread), which wait for events. The store is in memory behind a faulty connection
+// (disk). Calls take time or fail. The request or the reply of a call gets lost, or the request
+// arrives long after the caller has given up. Nodes crash, pause past their lease, leave, come back
+// and take over.
 //
-// On top run random programs (program, machine). Workers interpret them as a pure function of the
+// The nodes run random programs (program, machine). What a program does next depends only on its
 // history, so the simulator can check every history against its program. Every feature has a place
 // in this workload:
 //
@@ -47,30 +48,30 @@
 //     removes a closed run after the retention of the run, or after the retention of the lane if
 //     the run states none. Each node sweeps the dead tasks of its shards.
 //   - Half of the seeds with retention also have tasks. In these seeds users also submit many tasks
-//     in one request. In most of them users requeue dead tasks, some with another input, undo that,
-//     and purge them (dead).
+//     in one request. In most of these seeds users requeue dead tasks, some of them with another
+//     input. Users also undo requeues, and purge dead tasks (dead).
 //   - Most of the seeds with retention and tasks also have limits, rates, breakers and paused
-//     queues (flow, settings, gate). Users set, trip, pause and reset them from any node while
-//     tasks run. In most of the seeds with limits all nodes share limits and breakers. Package
-//     engine/flow is the production code, with the gates, the ledger of permits and the breakers.
-//     It writes settings by compare-and-set: the writes fail, get lost on the way there or back, or
-//     land late, and nodes die between two of them (flow, share). In some of the seeds with shared
-//     limits nodes lend workers too.
+//     queues (flow, settings, gate). Users change limits and breakers, and pause queues, from any
+//     node while tasks run. In most of the seeds with limits all nodes share limits and breakers.
+//     Package engine/flow is the production code, with the gates, the ledger of permits and the
+//     breakers. It writes settings by compare-and-set. A write may fail, its request or its reply
+//     may get lost, or it may take effect late. Nodes may die between two writes (flow, share). In
+//     some of the seeds with shared limits nodes lend workers too.
 //   - About one seed in four has entities: accounts and desks (account). Clients, workflows and the
-//     entities themselves call them, with and without waiting. Entities send, start and signal.
-//     Their workers (teller) come and go, hang, report twice, or make only the first calls of a
-//     hand-over.
-//     Programs lock up to four accounts together, call them, and unlock them. Some programs are
-//     canceled or terminated inside the section, or end there (section). Operators take locks away.
-//     The oracle knows for every state which hand-over produced it (holding). It follows each deed
-//     (a call of an entity, with its own id) from its caller to its answer.
+//     entities themselves call entities, with and without waiting for the answer. Entities call
+//     other entities, start executions and send signals. Their workers (teller) come and go, hang,
+//     report twice, or make only the first calls of a hand-over. Programs lock up to four accounts
+//     together, call them, and unlock them. Some programs are canceled or terminated inside the
+//     section, or end there (section). Operators take locks away. The oracle knows for every state
+//     which hand-over produced it (holding). It follows each deed (a call of an entity, with its
+//     own id) from its caller to its answer.
 //   - In some seeds starts have options (terms): a delay, a time-out of the execution, or a policy
 //     that repeats failed runs.
 //   - In some seeds operators drop and skip signals that programs have not taken (drop).
 //   - In some seeds workers are processes of their own and outlive the process that serves them
 //     (outlive). When that process dies, the workers continue the bodies of steps that they run,
-//     join another process, and tell it which runs they hold. Until they report, no other worker
-//     may start a body that they still run.
+//     join another process, and tell it which runs they hold. Until these workers report, no other
+//     worker may start a body that they still run.
 //   - In some seeds nodes have different weights, and operators drain them (drain). In the end each
 //     shard belongs to the node to which cluster.Membership assigns it.
 //   - In some seeds the store has two shard groups, and nodes serve one of them or both (groups).
@@ -79,7 +80,7 @@
 //   - In some seeds users are clients of servers (ids). Each of their request ids names an era,
 //     which is the time during which one lane owns the address. Eras are short. When a lane gets a
 //     shard back, it gets late copies of requests that it has already served. In some of these
-//     seeds users confirm that they have an answer, and the server removes it.
+//     seeds users confirm that they have an answer, and the server removes the answer.
 //   - In some seeds users send entities calls that kill the process that executes them (killer).
 //     The owner sets such a call aside after a few deaths. It does not set a call aside too early.
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all
@@ -89,24 +90,23 @@
 //
 // Two seeds in three have faults that last or that come from outside (hardship). Commits above a
 // number of bytes time out or are refused (size). The store refuses rows of an address until
-// everything else has ended (lasting). A lane gets more input at the same time than it has room
-// for, or gets task reports that are as large as its budget (bounds). The store's clock jumps, and
-// machines are suspended (clockwork). Some rows are unreadable for every build, and some only for
-// the older of two builds (rows). Users use a request id twice, and nodes forget old ids (ids). A
-// node believes wrongly that another node has died (feature false-death). While the store refuses
-// rows of one address, the other executions must end. The memory of a lane must stay within its
-// budget.
+// everything else has ended (lasting). A lane gets more input at one time than it has room for, or
+// gets task reports that are as large as its budget (bounds). The store's clock jumps, and machines
+// are suspended (clockwork). Some rows are unreadable for every build, and some only for the older
+// of two builds (rows). Users use a request id twice, and nodes forget old ids (ids). A node
+// believes wrongly that another node has died (feature false-death). While the store refuses rows
+// of one address, the other executions must end. The memory of a lane must stay within its budget.
 //
 // The simulator also applies every accepted commit to the ledger of the oracle, which has the
-// expected content of the store. The ledger checks the invariants immediately, each under its
-// number. The invariants of the engine (E1 …) and of entities (L1 …) are in the file
-// internal/archtest/testdata/invariants.txt. The rules of lanes, which also have numbers L1 …, are
-// in the doc of package lane. The simulator checks every effect (an answer, a call to a worker,
-// mail) against the ledger: its cause must be durable. After a while all faults end, and everything
-// that is open must end in bounded virtual time. Then the simulator compares the store with the
-// ledger. Everything that a node has acknowledged must be in the store.
+// expected content of the store. The ledger checks the invariants immediately, and an error names
+// the number of the invariant. The invariants of the engine (E1 …) and of entities (L1 …) are in
+// the file internal/archtest/testdata/invariants.txt. The rules of lanes, which also have numbers
+// L1 …, are in the doc of package lane. The simulator checks every effect (an answer, a call to a
+// worker, mail) against the ledger: its cause must be durable. After a while all faults end, and
+// everything that is open must end in bounded virtual time. Then the simulator compares the store
+// with the ledger. Everything that a node has acknowledged must be in the store.
 //
 // The same seed gives the same trace, byte for byte. SIM_SEED=n go test ./internal/sim -run
-// TestSeeds -v prints it. Package scenario has the table of features; -features=list prints it, and
-// -features=lending,-entities turns features on or off in all seeds.
+// TestSeeds -v prints it. Package scenario has the table of features. The flag -features=list
+// prints this table, and -features=lending,-entities turns features on or off in all seeds.
 package sim

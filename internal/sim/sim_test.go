@@ -163,8 +163,8 @@ func TestKnownSeeds(t *testing.T) {
 		346,  // a report was written for a shard that had been freed
 		649,  // a worker got the answer that the report of a terminated task had taken effect
 		2974, // a task was forgotten when a proposal for it came too late
-		// a lane decided a time-out, undid it, and applied it again although the worker had sent a
-		// heartbeat after the first decision
+		// a lane decided that a claim had timed out and undid the decision; it applied the time-out
+		// again although the worker had sent a heartbeat after the first decision
 		4309,
 		// a node gave the claim of a worker that had left back to a lane that no longer owned the
 		// run
@@ -186,8 +186,8 @@ func TestKnownSeeds(t *testing.T) {
 		4973,  // a node made a claim for a task that had left the board and come back
 		12821, // a body continued, and the node mistook its permit for a permit of the next attempt
 		16313, // a node undid a claim and made it again without its permit
-		// the store refused a time-out, and the lane undid it: no node counted the body that
-		// continued
+		// the store refused a time-out, and the lane undid the time-out: no node counted the body
+		// that continued
 		4385,
 		28235, // the same, while the run moved to another node
 		// a worker released a paused run while a back-off ended, and after that no worker continued
@@ -231,15 +231,15 @@ func TestKnownSeedsOfLending(t *testing.T) {
 		// a shard left and came back while a claim was in flight, and its owner always believed
 		// that a worker had the claim
 		4948,
-		20194, // a worker left while a slot of it stayed lent
+		20194, // a worker left while one of its slots stayed lent
 		// a node forgot an owner because of an old view, and numbered its polls from 1 again: the
-		// owner dropped them
+		// owner dropped these polls
 		42658,
 		// a node that did not know that it was fenced refused the report of a claim that the next
 		// owner had made
 		84928, 200032,
 		// a worker had left, and the board listed it again when another node returned one of its
-		// slots: a claim waited for this worker, which never got it
+		// slots: a claim waited for this worker, which never got the claim
 		12268,
 	} {
 		if _, err := Run(seed, Options{Features: older}); err != nil {
@@ -253,12 +253,12 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
 		5296, // the simulated clock of a node did not take over the time of the store
-		6384, // the oracle mistook a request that was refused twice for one with two answers
+		6384, // the oracle mistook a request that was refused twice for a request with two answers
 		// the oracle believed that calls of an entity were durable after the node had undone them
 		4971,
 		15542, // a lane delayed a flood of inputs and refused none, and another address starved
 		23572, // each batch had the deadlines of two tasks, and the store refused one of them
-		16406, // a node that had been paused during a small jump fenced a live one
+		16406, // a node that had been paused during a small jump fenced a live node
 		899,   // a lane handed over an expired claim whose permit had gone to the next task
 		28654, // each batch had the claim of a task together with the claim of a poisoned task
 		12865, // a lane missed a run because of a refused start
@@ -277,10 +277,10 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		// a commit took long, and claims of one task timed out again and again before they were
 		// durable
 		66967,
-		// a signal took effect after a refusal of it had been undone, and the store remembered the
-		// refusal as its answer
+		// a lane refused a signal and undid the refusal; the signal took effect, and the store
+		// still remembered the refusal as its answer
 		127005,
-		145984, // each batch had two deadlines, and the store did not commit two in time
+		145984, // each batch had two deadlines, and the store was too slow for two
 		// the loss of a worker ended a claim that the lane had made again for another worker
 		128855,
 		// a batch was applied again: the lane served a request that it had postponed before, and

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Shares of a lease. Each is a divisor: 5 means a fifth of the lease.
+// Parts of a lease. Each constant is a divisor: 5 means a fifth of the lease.
 const (
 	// marginShare is the part of the lease that remains for the code to return after its context
 	// has ended.
@@ -25,7 +25,7 @@ const (
 
 // Bounds of pauses.
 const (
-	maxLook     = time.Second // between two looks, and between two checks of the clock
+	maxLook     = time.Second // the longest pause between two looks, or between two clock checks
 	minLook     = 10 * time.Millisecond
 	firstPause  = time.Second // after the first failure of the code
 	maxPause    = time.Minute
@@ -35,8 +35,8 @@ const (
 
 // Register keeps the state of a singleton.
 type Register interface {
-	// Load reads the register. It may return an outdated state, but never an older one than an
-	// earlier call returned.
+	// Load reads the register. It may return an outdated state, but never a state that is older
+	// than what an earlier call returned.
 	Load(ctx context.Context) (State, error)
 	// Apply applies a command. After an error the command may take effect later, or never.
 	Apply(ctx context.Context, c *Command) (Answer, error)
@@ -48,15 +48,16 @@ type Config struct {
 	Register Register
 	// ID distinguishes this candidate from all others.
 	ID string
-	// Process describes this process. Gone reports whether the process of such a description is
-	// provably gone. Without them, the candidate takes over only when a lease has run out.
+	// Process describes this process. Gone gets such a description of another process, and reports
+	// whether that process is provably gone. Without Process and Gone, the candidate takes over
+	// only when a lease has run out.
 	Process string
 	Gone    func(process string) bool
 	// Lease is how long the candidate keeps the register without a renewal.
 	Lease time.Duration
 	// Pause is the time between a return of the code without an error and its next start.
 	Pause time.Duration
-	// Drain is how long the code may take to return when the app closes.
+	// Drain is how long the code may take to return after the app has begun to close.
 	Drain time.Duration
 	// Body is the code.
 	Body func(ctx context.Context, t *Tenure) error
@@ -190,8 +191,9 @@ func (c *Candidate) run(t *Tenure, done chan<- error) {
 	}
 }
 
-// await waits until the code returns. Until then it ends the context of the code when the lease may
-// end or when the app closes. returned is false if the code has not returned in its time to drain.
+// await waits until the code returns. While it waits, it ends the context of the code if the lease
+// may end or if the app closes. returned is false if the code has not returned in its time to
+// drain.
 func (c *Candidate) await(ctx context.Context, t *Tenure, done <-chan error) (returned bool, err error) {
 	check := time.NewTicker(max(min(c.cfg.Lease/lookShare, maxLook), minLook))
 	defer check.Stop()
@@ -219,8 +221,8 @@ func (c *Candidate) await(ctx context.Context, t *Tenure, done <-chan error) (re
 	}
 }
 
-// renew renews the lease until ctx ends. It repeats a renewal without an answer almost immediately.
-// The context of the code ends by the clock, regardless of what happens here.
+// renew renews the lease until ctx ends. If a renewal gets no answer, it sends the renewal again
+// almost immediately. The context of the code ends by the clock, regardless of what happens here.
 func (t *Tenure) renew(ctx context.Context) {
 	pause := t.candidate.cfg.Lease / renewShare
 	for {

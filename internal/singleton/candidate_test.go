@@ -51,7 +51,7 @@ func (w *world) delay() (d time.Duration, lost bool) {
 	}
 }
 
-// travel waits until a message has arrived. It returns false if ctx ends before.
+// travel waits until a message has arrived. It returns false if ctx ends first.
 func (w *world) travel(ctx context.Context) bool {
 	d, lost := w.delay()
 	if lost {
@@ -202,7 +202,7 @@ func TestCandidatesNeverOverlap(t *testing.T) {
 	}
 }
 
-// A candidate that stops releases the register, so that the next one starts immediately. A
+// A candidate that stops releases the register, so that the next candidate starts immediately. A
 // candidate that dies is replaced when its lease has run out, and not before.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
@@ -225,7 +225,7 @@ func TestHandOver(t *testing.T) {
 			t.Fatalf("after a release the candidate is %q: %v", w.holder(), w.acts)
 		}
 
-		// A candidate that died right after its claim.
+		// This candidate dies right after its claim.
 		stopSecond()
 		ended.Wait()
 		w.state = singleton.Decide(w.state, &singleton.Command{Verb: singleton.VerbClaim, Candidate: "dead", Process: "dead process", Epoch: w.state.Epoch, Beat: w.state.Beat, Lease: 10 * time.Second}).State
@@ -242,7 +242,7 @@ func TestHandOver(t *testing.T) {
 		stopThird()
 		ended.Wait()
 
-		// A candidate that is provably dead is replaced immediately.
+		// If a candidate is provably dead, another candidate replaces it immediately.
 		w.state = singleton.Decide(w.state, &singleton.Command{Verb: singleton.VerbClaim, Candidate: "dead", Process: "dead process", Epoch: w.state.Epoch, Beat: w.state.Beat, Lease: 10 * time.Second}).State
 		fourth, stopFourth := context.WithCancel(t.Context())
 		r := singleton.New(singleton.Config{

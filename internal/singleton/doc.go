@@ -9,10 +9,10 @@
 //   - A candidate that holds the register renews it four times per lease. It counts the lease from
 //     the moment before it sent the last renewal that was granted.
 //   - The context of the code ends a fifth of the lease before the lease does.
-//   - Another candidate takes the register over only if it has seen the same renewal for a whole
-//     lease on its own clock, or if it can prove that the process of the holder is gone, or after
-//     the holder has released it. So two candidates need not agree on the time, only on the length
-//     of a second.
+//   - Another candidate takes the register over only in three cases: if its own clock shows that
+//     the register has not been renewed for a whole lease, if it can prove that the process of the
+//     holder is gone, or after the holder has released the register. So two candidates need not
+//     agree on the time, only on the length of a second.
 //   - A position is stored only under the epoch of the holder. A candidate that was paused past its
 //     lease cannot overwrite the position of its successor.
 //

@@ -13,8 +13,8 @@ import (
 )
 
 // Code is the code of the registers. It stores plain JSON regardless of the payload settings of the
-// process, so that every process can serve it. Only positions have the form that the settings of
-// their app give them.
+// process, so that every process can serve the registers. Only positions are stored in the form
+// that the payload settings of their app require.
 func Code() entity.Type {
 	asIs := func(_ context.Context, p model.Payload) (model.Payload, error) { return p, nil }
 	return entity.Type{
@@ -54,7 +54,7 @@ type Host interface {
 }
 
 // ServeAll serves the registers of every tenant until the caller calls stop. A server calls it, so
-// that the programs that are connected to it need not have the code.
+// that the programs that are connected to the server need not have the code of the registers.
 func ServeAll(ctx context.Context, h Host, log *slog.Logger) (stop func(), err error) {
 	w := entity.New(entity.Config{Types: map[string]entity.Type{Type: Code()}, Logger: log})
 	session, err := h.JoinBuiltInEntities(ctx, w, Offer())
@@ -86,7 +86,7 @@ func (r Remote) Load(ctx context.Context) (s State, err error) {
 	if err != nil || len(page.Entities) == 0 {
 		return s, err
 	}
-	e := &page.Entities[0] // the shortest key is the first
+	e := &page.Entities[0] // keys are sorted, so the exact key comes before longer ones
 	if e.Address.Key != r.Address.Key || !e.Exists {
 		return s, nil
 	}

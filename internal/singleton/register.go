@@ -13,8 +13,8 @@ const Type = model.EntityPrefix + model.ReservedPrefix + "singleton"
 // Operation is the only operation of the entity. It applies a Command.
 const Operation = "apply"
 
-// Position is a value in which the code of a singleton has noted how far it is. It has the form
-// that the payload settings of the app give it.
+// Position is a value in which the code of a singleton has noted how far it is. It is stored in the
+// form that the payload settings of the app require.
 type Position = schedule.Payload
 
 // State is the register of a singleton.
@@ -30,7 +30,8 @@ type State struct {
 	Process string `json:"process,omitempty"`
 	// Lease is how long the candidate keeps the register without a renewal.
 	Lease time.Duration `json:"lease,omitempty"`
-	// Since is when the candidate took over, by its own clock. It is for people only.
+	// Since is when the candidate took over, by its own clock. Only people read it; no decision
+	// depends on it.
 	Since time.Time `json:"since,omitzero"`
 	// Saved is the number of the last saved position in this epoch.
 	Saved    int64    `json:"saved,omitempty"`
@@ -49,8 +50,8 @@ const (
 type Command struct {
 	Verb      string `json:"verb"`
 	Candidate string `json:"candidate"`
-	// Epoch is the epoch of the candidate. For a claim, Epoch and Beat are what the candidate has
-	// seen.
+	// Epoch is the epoch of the candidate. For a claim, Epoch and Beat are the values that the
+	// candidate has seen in the register.
 	Epoch int64 `json:"epoch"`
 	Beat  int64 `json:"beat,omitempty"`
 
@@ -65,7 +66,8 @@ type Command struct {
 	Position Position `json:"position,omitzero"`
 }
 
-// Answer is the result of a command: whether it was granted, and the register after it.
+// Answer is the result of a command: whether the command was granted, and the state of the register
+// after the command.
 type Answer struct {
 	Granted bool  `json:"granted"`
 	State   State `json:"state"`
@@ -75,7 +77,7 @@ type Answer struct {
 func Decide(s State, c *Command) Answer {
 	if c.Verb == VerbClaim {
 		if c.Epoch != s.Epoch || c.Beat != s.Beat {
-			return Answer{State: s} // the holder has renewed it, or another candidate was faster
+			return Answer{State: s} // the holder has renewed, or another candidate was faster
 		}
 		s.Epoch, s.Beat, s.Saved = s.Epoch+1, 0, 0
 		s.Holder, s.Process, s.Lease, s.Since = c.Candidate, c.Process, c.Lease, c.Since

@@ -25,7 +25,7 @@ type Tenure struct {
 	epoch     int64
 	ctx       *tenureContext
 
-	saving sync.Mutex // one save at a time, in the order of their numbers
+	saving sync.Mutex // saves happen one at a time, in the order of their numbers
 	saved  int64
 
 	mu       sync.Mutex
@@ -33,7 +33,7 @@ type Tenure struct {
 	position model.Payload
 }
 
-// Epoch is the fencing token of this tenure. Later tenures have higher ones.
+// Epoch is the fencing token of this tenure. Later tenures have higher tokens.
 func (t *Tenure) Epoch() int64 { return t.epoch }
 
 // Position returns the last saved position.

@@ -7,15 +7,15 @@ import (
 )
 
 // Audit is the log of administrative actions. Its entries belong to no shard, and any process may
-// write them. A sweep removes old ones; see [SweepRequest.AuditBefore].
+// write them. A sweep removes old entries; see [SweepRequest.AuditBefore].
 type Audit interface {
 	// PutAudit stores entries in one transaction. An entry replaces a stored entry with the same
 	// id. If the stored entry is final, it stays as it is. So if a caller does not know the outcome
 	// of a call, it can repeat the call.
 	PutAudit(ctx context.Context, rows []AuditRow) error
 	// ListAudit returns entries, newest id first. It returns at most Limit entries and about
-	// MaxBytes of bodies, but at least one if there is one. An entry that cannot be read has
-	// Damaged set.
+	// MaxBytes of bodies, but at least one entry if an entry matches. An entry that cannot be read
+	// has Damaged set.
 	ListAudit(ctx context.Context, q AuditQuery) ([]AuditRow, error)
 }
 
@@ -39,8 +39,8 @@ type AuditQuery struct {
 	// server.
 	Tenant string
 	All    bool
-	// From is the lowest id of the range, and Before is the first id after it. A zero Before means
-	// no bound.
+	// From is the lowest id of the range, and Before is the first id after the range. A zero Before
+	// means no bound.
 	From, Before model.RunID
 	Limit        int
 	MaxBytes     int

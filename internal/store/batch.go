@@ -7,15 +7,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Batch is everything that a lane makes durable in one commit. It has at most one write per row of
-// a table, because the lane merges writes to the same row.
+// Batch is everything that a lane makes durable in one commit. It has at most one write for each
+// row of a table, because the lane merges writes to the same row.
 //
-// Adapters write in the order of the fields; only Deletes, Removes and EntityRemoves have no order
-// among each other. A guarded write applies only if the stored rows are in the expected state,
-// which its field describes. If one write fails, the adapter refuses the whole batch.
+// Adapters write in the order of the fields; only Deletes, Removes and EntityRemoves may be written
+// in any order. A guarded write applies only if the stored rows are in the expected state, which
+// its field describes. If one write fails, the adapter refuses the whole batch.
 type Batch struct {
 	// Lane and Number identify the batch. The fence must be at Number-1 under the epoch of the
-	// lane. The commit moves it to Number.
+	// lane. The commit moves the fence to Number.
 	Lane   LaneRef
 	Number int64
 	// At is the time, by the owner's clock, at which the owner sealed the batch. Rows that record
@@ -25,13 +25,13 @@ type Batch struct {
 	// commit is doubled, because earlier attempts timed out. See Within.
 	Bytes, Patience int
 
-	// Deletes removes closed runs. It is guarded: none of them may be open. Runs that do not exist
-	// are skipped. The commit deletes the rows of the runs. Later sweeps delete their events, and
-	// the data and log lines of their tasks. Dead tasks stay.
+	// Deletes removes closed runs. It is guarded: none of these runs may be open. Runs that do not
+	// exist are skipped. The commit deletes the rows of the runs. Later sweeps delete their events,
+	// and the data and log lines of their tasks. Dead tasks stay.
 	Deletes []RunKey
 	// Removes removes runs in any state, without reading their bodies. Runs that do not exist are
-	// skipped. The commit deletes the rows and timers of the runs. Later sweeps delete the rest, as
-	// for Deletes.
+	// skipped. The commit deletes the rows and timers of the runs. Later sweeps delete the events
+	// and the data of tasks, as for Deletes.
 	Removes []RunKey
 	// EntityRemoves removes the rows and mailboxes of entities, without reading their bodies.
 	// Entities that do not exist are skipped.
@@ -42,12 +42,12 @@ type Batch struct {
 	Starts []StartRow
 	// Closes ends runs. It is guarded: each run must be open.
 	Closes []CloseRow
-	// Marks changes what is stored about runs outside their history: parked and blocked. It is
-	// guarded: each run must be open.
+	// Marks changes whether runs are parked or blocked, which is stored outside their history. It
+	// is guarded: each run must be open.
 	Marks []MarkRow
 	// Labels changes the labels by which runs are found. It is guarded if it sets a label: the run
-	// must exist. The labels that a run starts with are not here. They are part of the start and
-	// are stored with it.
+	// must exist. Labels does not contain the labels that a run starts with. They are part of the
+	// row in Starts.
 	Labels []LabelRow
 	// Events are appended to histories. If a position is already taken, the store refuses the
 	// batch.
@@ -63,7 +63,8 @@ type Batch struct {
 	DeadDeletes []DeadKey
 	// TaskData sets or removes the last values that tasks have reported.
 	TaskData []TaskDatum
-	// Logs are appended. Their positions are unique in the batch.
+	// Logs are log lines of tasks, which the store appends. Their positions are unique in the
+	// batch.
 	Logs []LogRow
 	// The store first deletes StopTimers (guarded: each must exist). Then it inserts Timers; if a
 	// timer already exists, the store refuses the batch. Then it deletes every timer of the runs in
@@ -97,8 +98,8 @@ type Batch struct {
 	// the batch. The refusal of an inbox row (model.RefusedIDs) is the exception: the stored answer
 	// stays, because a sender may put the same row again after its refusal.
 	Requests []Reply
-	// Forgets removes remembered answers whose callers have received them and cannot ask again. An
-	// answer that is already gone is skipped. Forgets may name shards of other owners.
+	// Forgets removes remembered answers that their callers have received and cannot ask for again.
+	// An answer that is already gone is skipped. Forgets may name shards of other owners.
 	Forgets []RequestKey
 	// Tokens raises the token marks of shards. It is guarded: each shard must exist. If the stored
 	// mark is higher, it stays.
@@ -121,8 +122,8 @@ type StartRow struct {
 	Start model.Start
 	// IfAbsent says that the run is inserted only if the address has no current run.
 	IfAbsent bool
-	// Replaces is the run of the same address that stops being current in this batch. It must be
-	// current. If it is still open, its close must be in this batch too. Zero means none.
+	// Replaces is the run of the same address that stops being current in this batch. That run must
+	// be current. If it is still open, this batch must close it too. Zero means none.
 	Replaces model.RunID
 }
 
@@ -140,8 +141,8 @@ type MarkRow struct {
 	Blocked *model.Reason
 }
 
-// LabelRow sets a label of a run. An empty value removes it, and has no effect if the run does not
-// have the label.
+// LabelRow sets a label of a run. An empty value removes the label, and has no effect if the run
+// does not have the label.
 type LabelRow struct {
 	RunKey
 	Label model.Label
@@ -193,12 +194,12 @@ func (b *Batch) Empty() bool {
 		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Forgets) == 0 && len(b.Tokens) == 0 && len(b.Free) == 0
 }
 
-// slowestPath is the lowest throughput in bytes per second that Within assumes. A slower path needs
-// Patience.
+// slowestPath is the lowest throughput in bytes per second that Within assumes. On a slower path,
+// the caller raises Patience.
 const slowestPath = 256 << 10
 
-// Within returns the time limit of the commit. The base is the limit of a commit without rows, and
-// every byte adds to it.
+// Within returns the time limit of the commit. base is the time limit of a commit without rows, and
+// every byte of the batch adds to the limit.
 func (b *Batch) Within(base time.Duration) time.Duration {
 	return (base + time.Duration(b.Bytes)*time.Second/slowestPath) << b.Patience
 }
@@ -215,7 +216,7 @@ func (b *Batch) Rows() int {
 type PassedMessage struct {
 	From    model.ShardID
 	Message *model.Message
-	// Behind is how many of Batch.Messages were sent before it.
+	// Behind is how many of Batch.Messages were sent before this message.
 	Behind int
 }
 

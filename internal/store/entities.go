@@ -7,19 +7,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Entities reads the stored state of entities and services. Batches write it.
+// Entities reads the stored state of entities and services. Batches write that state.
 type Entities interface {
 	// LoadEntity returns the row of an entity and the first items of its mailbox, in order. It
-	// returns at most limit items and about maxBytes of them, but at least one if there is one. A
-	// row that cannot be decoded is an error of kind fault.Corrupt that names the entity. An item
-	// that cannot be decoded has Damaged set.
+	// returns at most limit items with about maxBytes in total, but at least one item if the
+	// mailbox is not empty. If the row cannot be decoded, LoadEntity returns an error of kind
+	// fault.Corrupt that names the entity. An item that cannot be decoded has Damaged set.
 	LoadEntity(ctx context.Context, key EntityKey, limit, maxBytes int) (LoadedEntity, error)
 
 	// LoadMailbox returns the items of a mailbox after a position, with the bounds of LoadEntity.
 	LoadMailbox(ctx context.Context, key EntityKey, after int64, limit, maxBytes int) ([]model.MailboxItem, error)
 
-	// LoadMailboxes returns the keys of the entities in the shards that have items in their
-	// mailbox. They are ordered by key and start after the given key.
+	// LoadMailboxes returns the keys of the entities in the shards whose mailboxes have items. The
+	// keys are in order and start after the given key.
 	LoadMailboxes(ctx context.Context, shards []model.ShardID, after EntityKey, limit int) ([]EntityKey, error)
 
 	// ListEntities returns entities, ordered by type and key. If a row cannot be decoded, the store
@@ -44,8 +44,8 @@ func (k EntityKey) Compare(o EntityKey) int {
 type EntityRow struct {
 	Shard  model.ShardID
 	Entity model.Entity
-	// Prev is the version of the row that this row replaces. It is guarded: the stored row must
-	// have this version. Zero means that there is no row yet.
+	// Prev is the version of the row that this row replaces. The write is guarded: the stored row
+	// must have this version. Zero means that there is no row yet.
 	Prev int64
 	// Gone removes the row.
 	Gone bool
@@ -78,7 +78,7 @@ func (k MailboxKey) Compare(o MailboxKey) int {
 type LoadedEntity struct {
 	Entity  *model.Entity // nil when it has no row
 	Mailbox []model.MailboxItem
-	// More means that there may be more items. LoadMailbox returns them.
+	// More means that there may be more items. LoadMailbox returns further items.
 	More bool
 }
 
@@ -90,7 +90,8 @@ type EntityQuery struct {
 	KeyPrefix string // empty for all
 	Locked    bool   // only entities that a section has locked
 	Limit     int
-	// After is the type and key of the last row of the page before. The page continues after it.
+	// After is the type and key of the last row of the page before. The page continues after that
+	// row.
 	After model.Address
 }
 

@@ -17,8 +17,8 @@ const (
 	// same call again. Examples are a serialization failure, a deadlock, and a connection that was
 	// refused before anything was sent.
 	Retryable Class = iota + 1
-	// Unknown: the call may have been applied. Or an orphaned transaction, whose client is gone,
-	// may still apply it. After a Commit of this class the caller must call Refence.
+	// Unknown: the call may have been applied. Or it may be applied later, by an orphaned
+	// transaction, whose client is gone. After a Commit of this class the caller must call Refence.
 	Unknown
 	// Refused: nothing was applied, because the store does not accept the data. Examples are a
 	// constraint, a value that is too large, and a guard that did not match. The store would refuse
@@ -82,7 +82,7 @@ func (e *Error) Is(target error) bool {
 }
 
 // ClassOf returns the class of an error of an adapter. For an error without a class it returns
-// Unknown, which is safe: it does not say whether the call was applied.
+// Unknown, which is safe, because Unknown does not say whether the call was applied.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class

@@ -8,31 +8,33 @@ import (
 )
 
 // Part is a store that can hold some of the shards of a cluster, next to other stores that hold the
-// rest. Package partitioned makes one store of several parts. One of them is the home: it alone has
-// the epochs and the leases of the cluster.
+// rest. Package partitioned makes one store of several parts. One of the parts is the home: only
+// the home has the epochs and the leases of the cluster.
 type Part interface {
 	Store
 	Searcher
 
-	// DrawEpoch takes the next epoch of the cluster. Only the home is asked.
+	// DrawEpoch takes the next epoch of the cluster. Package partitioned calls DrawEpoch only on
+	// the home.
 	DrawEpoch(ctx context.Context) (int64, error)
 	// RegisterAt adds a node that the home has registered, with fences at the epoch of the home. It
 	// replaces a registration of the same node with a lower epoch, and has no effect if the node is
-	// registered with this epoch. It refuses a node that is registered with a higher one. A call
-	// that has returned an error may still take effect, but not after a later call for the node has
-	// succeeded.
+	// already registered with this epoch. It refuses a node that is registered with a higher epoch.
+	// A call that has returned an error may still take effect, but not after a later call for the
+	// node has succeeded.
 	RegisterAt(ctx context.Context, r PartRegistration) error
 	// RefenceAt is Refence with an epoch that the home has drawn.
 	RefenceAt(ctx context.Context, l LaneRef, epoch int64) (landed int64, err error)
-	// LoadChannels returns the channels to the shards that have messages, each once and in any
-	// order.
+	// LoadChannels returns the channels that lead to the given shards and have messages. It returns
+	// each channel once, in any order.
 	LoadChannels(ctx context.Context, shards []model.ShardID) ([]Channel, error)
 	// LoadCursors returns the cursors of the given pairs of shards, in any order. It omits pairs
 	// without a cursor.
 	LoadCursors(ctx context.Context, pairs []Channel) ([]ChannelCursor, error)
 	// AdvanceCursors raises the cursors of pairs whose receiver belongs to another part. Such a
-	// cursor is a copy of the cursor of the receiver and may be behind it. A cursor never goes
-	// back. Sweep deletes messages up to the copy, and Acquire counts it as sent.
+	// cursor is a copy of the cursor of the receiver, and may be behind the original. A cursor
+	// never goes back. Sweep deletes messages up to the copy, and Acquire counts all positions up
+	// to the copy as sent.
 	AdvanceCursors(ctx context.Context, cursors []ChannelCursor) error
 }
 
@@ -41,7 +43,7 @@ type PartRegistration struct {
 	Node  NodeInfo
 	Lanes int
 	TTL   time.Duration
-	Epoch int64 // of the node in the home
+	Epoch int64 // the epoch of the node in the home
 }
 
 // Channel is a pair of shards between which messages travel.
@@ -57,7 +59,7 @@ type ChannelCursor struct {
 type Database struct {
 	// Name is what operators call the database.
 	Name string
-	// Groups are the shard groups whose shards it holds.
+	// Groups are the shard groups whose shards the database holds.
 	Groups []string
 	// URL names the database in messages for people. It has no credentials.
 	URL string

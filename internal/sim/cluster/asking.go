@@ -8,17 +8,19 @@ import (
 
 // A node may take over a run with a task that a worker of another live node has claimed. The new
 // owner has to wait, because only that worker knows how the claim ends. But perhaps no worker has
-// the claim: the claim was stored and never handed over, or its worker left while the history could
-// not be written. So the new owner asks the other node, as engine/loan/debtor.go does, and gives
-// the claim back if that node does not have it. Questions and answers are messages that get lost,
-// arrive late or arrive twice.
+// the claim. That happens if the claim was stored and never handed over, or if its worker left
+// while the history could not be written. So the new owner asks the other node, as
+// engine/loan/debtor.go does, and gives the claim back if that node does not have it. Questions and
+// answers are messages that get lost, arrive late or arrive twice.
 
-// unheard is a claim of a worker of another node about which the owner of the run has no news.
+// unheard is a claim that a worker of another node should have, and about which the owner of the
+// run has heard nothing.
 type unheard struct {
 	node  string
 	since int64
-	// denied says that the node has answered that none of its workers has the claim. At the time of
-	// the answer, the claim could no longer be in flight to a worker.
+	// denied says that the node has answered that none of its workers has the claim. When the node
+	// answered, the claim could no longer be in flight to a worker, because too much time had
+	// passed.
 	denied bool
 }
 
@@ -26,7 +28,7 @@ type unheard struct {
 const sureAfter = 50 * kernel.Millisecond
 
 // found starts to ask about a claim that a worker of another live node should have. The lane calls
-// it.
+// found.
 func (b *board) found(node string, ref model.ClaimRef) {
 	if u := b.inc.purse; u != nil {
 		if to := b.inc.p.Cluster.nodeIDs[node]; !to.IsZero() {
@@ -42,8 +44,8 @@ func (b *board) found(node string, ref model.ClaimRef) {
 	b.ask(ref, u)
 }
 
-// ask repeats the question until the node has denied that it has the claim, or the board no longer
-// waits for the claim.
+// ask repeats the question until the node answers that it does not have the claim, or until the
+// board no longer waits for the claim.
 func (b *board) ask(ref model.ClaimRef, u *unheard) {
 	s, p := b.inc.p.Cluster, b.inc.p
 	s.After(s.Between(10, 60)*kernel.Millisecond, p.Process, func() {

@@ -6,12 +6,12 @@ import (
 )
 
 // In some simulations users send more than a lane has room for: many large signals to one address
-// at the same time. Tasks report large outputs, also to runs whose rows the store refuses. What
-// must hold: the memory of a lane stays within its budget plus a small slack, and the lane
-// continues all other work.
+// at the same time. Tasks report large outputs, also to runs whose rows the store refuses. The
+// simulator checks that the memory of a lane stays within its budget plus a small slack, and that
+// the lane continues all other work.
 
 // slack is how much memory a lane may use beyond its budget. A lane always accepts results of reads
-// and commits and, while it has room, one input of any size.
+// and commits. While it has room, it also accepts one input of any size.
 const slack = 6 << 10
 
 // checkBounds checks that a lane stays within its memory limits. A lane does not change between
@@ -38,7 +38,7 @@ func (sh *shell) checkBounds() {
 }
 
 // strangers is how many addresses without a history a lane may have in memory. A read of an unknown
-// address creates one.
+// address adds such an address.
 const strangers = 32
 
 // largestHistory is the largest size of one history, in bytes.

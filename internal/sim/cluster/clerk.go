@@ -200,7 +200,8 @@ func (p *Proc) look(shard model.ShardID, a model.Address, run model.RunID, reply
 	})
 }
 
-// clerk sends requests to other owners through the store, and polls for their answers.
+// clerk sends requests to other owners through the store, and looks in the store for their answers
+// from time to time.
 type clerk struct {
 	p       *Proc
 	replies []*awaited
@@ -217,13 +218,13 @@ type awaited struct {
 	request store.RequestKey
 	run     store.RunKey
 	call    *call
-	asked   *model.Message // of an answer
+	asked   *model.Message // for an answer: the request
 	last    func() bool    // for an answer: reports whether no caller can ask for it again
 	sole    func() bool    // for an answer: reports whether no other copy of the request can arrive
 }
 
-// send asks the owner and waits for its answer. tried is what happened to the request before, under
-// the same id.
+// send asks the owner and waits for its answer. tried says what happened to the request when it was
+// sent before under the same id.
 func (k *clerk) send(m *model.Message, tried attempt, reply func(*lane.Answer)) {
 	asked := *m
 	if asked.RequestID == "" {
@@ -260,9 +261,9 @@ func (k *clerk) send(m *model.Message, tried attempt, reply func(*lane.Answer)) 
 	k.poll()
 }
 
-// put stores a request for the owner of an address and wakes the owner. After that it calls stored;
-// the argument first says whether the first attempt succeeded. put sets again when it makes another
-// attempt.
+// put stores a request for the owner of an address and wakes the owner. After that it calls stored.
+// The argument first of stored says whether the first attempt succeeded. put sets *again to true
+// when it needs another attempt.
 func (k *clerk) put(id model.RunID, m *model.Message, again *bool, stored func(first bool, err error)) {
 	s, first := k.p.Cluster, true
 	if k.p.Inc != nil {
@@ -311,7 +312,7 @@ func (k *clerk) poll() {
 	})
 }
 
-// look looks for answers now.
+// look reads the store once, to find answers.
 func (k *clerk) look() {
 	open := func(a *awaited) bool { return !a.call.done }
 	k.replies, k.runs = keep(k.replies, open), keep(k.runs, open)

@@ -27,8 +27,9 @@ func (p *Proc) Suspend(d int64) {
 	})
 }
 
-// askAtOnce sends reads to a process in the moment in which it wakes from a suspend, before it can
-// look at the time. The reads are about data that it owned before the suspend.
+// askAtOnce sends reads to a process at the moment at which the process wakes from a suspend,
+// before it can look at the time. The reads are about data that the process owned before the
+// suspend.
 func (p *Proc) askAtOnce() {
 	if p.Inc != nil {
 		p.Inc.wakesUp()
@@ -62,7 +63,7 @@ func (inc *incarnation) wakesUp() {
 // the process has noticed.
 func (p *Proc) mono() time.Duration { return p.own(p.Cluster.Now - p.asleep + p.noticed) }
 
-// own returns what the process's clock would show at a time if the process had never been
+// own returns what the process's clock would show at the time at, if the process had never been
 // suspended.
 func (p *Proc) own(at int64) time.Duration {
 	return time.Duration(float64(at-p.born)*p.rate) * time.Microsecond
@@ -84,14 +85,15 @@ func (p *Proc) resetClock() {
 	p.clock, p.last, p.Timed = storeclock.New(p.Cluster.Plan.Clock, p.mono(), wall), 0, false
 }
 
-// Now is the process's estimate of store time. It never goes back, unless the process starts over
-// because the store's clock went back.
+// Now is the process's estimate of store time. The estimate never goes back, except when the
+// process starts a new estimate because the store's clock went back.
 func (p *Proc) Now() model.Time {
 	p.last = max(p.last, p.clock.Now(p.mono()))
 	return p.last
 }
 
-// reads adds a reading of the store's clock, taken between sent and now.
+// reads adds a reading of the store's clock. The store took the reading between the time sent and
+// now.
 func (p *Proc) reads(sent time.Duration, at model.Time) storeclock.Verdict {
 	s := p.Cluster
 	got := p.mono()
@@ -161,9 +163,9 @@ func (inc *incarnation) mayServe() bool {
 	return inc.member.IsServing(inc.p.own(inc.p.Cluster.Now)) && !inc.betrayed()
 }
 
-// deceived reports whether a node that fences another one could not know that the clock of the
-// store has jumped, because it had not seen the leases of others before the jump. It considers all
-// recent jumps, not only the latest one.
+// deceived is for a node that fences another node. It reports whether the node could not know that
+// the clock of the store has jumped, because it had not seen the leases of other nodes before the
+// jump. It considers all recent jumps, not only the latest one.
 func (inc *incarnation) deceived() bool {
 	s := inc.p.Cluster
 	return slices.ContainsFunc(s.Jumped, func(at int64) bool { return inc.looked > at && s.Now < at+2*s.Plan.Ttl.Microseconds() })

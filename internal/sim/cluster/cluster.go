@@ -16,15 +16,15 @@ type Cluster struct {
 	Disk     *disk.Disk
 	Procs    [3]*Proc // by slot; nil while down
 	pids     int
-	readings []*reading // not in use
+	readings []*reading // readings that are free to be used again
 	Leaving  bool       // all nodes shut down
 	Upgraded bool       // processes that start now are of the newer build
 	Visitor  visitor
 
 	nodeIDs map[string]model.NodeID       // of all nodes that ever existed, by name
-	lives   map[model.NodeID]*incarnation // all that have begun
-	hands   map[string]*hand              // all that ever existed, by name
-	remotes []*worker.Worker              // all that ever existed, if workers outlive processes
+	lives   map[model.NodeID]*incarnation // all incarnations that have begun
+	hands   map[string]*hand              // all hands that ever existed, by name
+	remotes []*worker.Worker              // all workers ever, if workers outlive processes
 	seekers map[*worker.Worker]bool       // the remotes that look for a process
 }
 

@@ -29,8 +29,8 @@ func (p *Proc) damage(ld *lane.Load, r *lane.LoadResult) {
 	}
 }
 
-// damageSettings replaces settings by settings that no build can read. An operator notices it, and
-// restores them after a while.
+// damageSettings replaces settings by settings that no build can read. An operator notices the
+// damage, and restores the settings after a while.
 func (s *Cluster) damageSettings(list []store.Setting) {
 	for i := range list {
 		x := &list[i]

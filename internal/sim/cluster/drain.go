@@ -9,8 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// SetDrained stores the order of an operator: the node of a process has to hand its shards over, or
-// may take shards again. It returns false if the order changes nothing.
+// SetDrained stores the order of an operator. If drained is true, the node of the process must hand
+// its shards over. Otherwise the node may take shards again. It returns false if the order changes
+// nothing.
 func (s *Cluster) SetDrained(p *Proc, drained bool) bool {
 	inc := p.Inc
 	if inc == nil || inc.ended {
@@ -30,7 +31,7 @@ func (s *Cluster) SetDrained(p *Proc, drained bool) bool {
 		s.Fail("set drained: %v", err)
 	}
 	if !found {
-		return false // another node has fenced it
+		return false // another node has fenced this one
 	}
 
 	if s.Tracing {

@@ -71,7 +71,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 }
 
 // mayBegin fails the simulation if the owner of a run hands the run to a worker before its start
-// time. A former owner may do so, because it may not know the run.
+// time. A former owner may hand the run over too early, because it may not know the run.
 func (sh *shell) mayBegin(r *oracle.Run) {
 	if s := sh.s; r.Waiting() && s.Ledger.Owner[r.Address.Shard] == sh.inc.self.ID {
 		s.Fail("T1: %s of %s is activated, and begins at %s", scenario.Short(r.ID), r.Address.Name, r.Start.Begins)
@@ -91,7 +91,7 @@ func (sh *shell) giveUp(now model.Time, shards []model.ShardID) {
 
 // checkTaken checks that no lane takes a run from its worker while the worker runs a step.
 // Otherwise the body would run again although nothing has crashed. The exception is a shard that
-// has waited long enough: it may move.
+// has waited long enough to move to another node.
 func (sh *shell) checkTaken(c *lane.Call, r *oracle.Run) {
 	w := sh.inc.p.worker(c.Worker)
 	orderly := c.Reason == "the shard moves" || c.Reason == "the worker leaves" || strings.Contains(c.Reason, "paused")
@@ -117,8 +117,8 @@ func (sh *shell) checkMail(row *store.MessageRow) {
 	}
 }
 
-// checkDeath checks that a lane stops only for a reason: its node was fenced, or the lane may have
-// fenced itself.
+// checkDeath checks that a lane stops only for a good reason. Either another node has fenced its
+// node, or the lane may have fenced itself.
 func (sh *shell) checkDeath(why error) {
 	m := sh.s.Ledger.Nodes[sh.inc.self.ID]
 	if m.Alive && !sh.unsure {

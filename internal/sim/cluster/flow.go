@@ -19,9 +19,10 @@ import (
 )
 
 // Package engine/flow of production stores the settings of users and makes nodes agree on them.
-// This file implements the node, the life and the store that engine/flow needs. The code of
-// engine/flow blocks, so the simulator runs it as threads. Writes of settings fail, get lost on the
-// way there or back, or land late, and nodes die between two writes.
+// This file implements the interfaces flow.Node, flow.Life and the store that engine/flow needs.
+// The code of engine/flow blocks, so the simulator runs it as threads. A write of a setting may
+// fail, its request or its reply may get lost, or it may take effect late. Nodes may die between
+// two writes.
 
 func newFlow(p *Proc) *flow.Flow {
 	return flow.New(flow.Config{
@@ -79,7 +80,8 @@ func (n flowNode) Hint() {
 	}
 }
 
-// Participant returns the participant of the current life, or of a life that is about to end.
+// Participant returns the participant of the current incarnation, or of an incarnation that is
+// about to end.
 func (n flowNode) Participant() *flow.Participant {
 	switch {
 	case n.p.Inc != nil:

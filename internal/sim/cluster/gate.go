@@ -16,13 +16,13 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// In some seeds limits, breakers and paused queues hold tasks back. What must hold: no task starts
-// without a pass, one for each start (G1). A limit never has more holders than permits, and tasks
-// never start faster than its rate allows (G2). The configured number of failures opens a breaker,
-// and fewer do not (E33). No task passes a breaker that is open, paused or held by a Retry-After
-// (E34), and a half-open breaker has a limited number of probes (E35). No task of a paused queue
-// starts (G3). Every task that is held back gets its turn: everything ends, and in the end no task
-// holds anything.
+// In some seeds limits, breakers and paused queues hold tasks back. The simulator checks these
+// rules: no task starts without a pass of the gate, and every start needs its own pass (G1). A
+// limit never has more holders than permits, and tasks never start faster than its rate allows
+// (G2). The configured number of failures opens a breaker, and fewer failures do not open it (E33).
+// No task passes a breaker that is open, paused or held by a Retry-After (E34), and a half-open
+// breaker has a limited number of probes (E35). No task of a paused queue starts (G3). Every task
+// that is held back gets its turn: everything ends, and in the end no task holds anything.
 
 // In most of these seeds all nodes share limits and breakers, as in production when several
 // processes use the store (flow, share). In the other seeds each node has its own limits and
@@ -38,13 +38,14 @@ type keeper struct {
 	g *flow.BoardGate
 
 	knew map[model.ClaimRef]bool // claims that the board knows
-	// let has the tasks that have a pass. kept has the tasks that still hold something although the
-	// board has given them up, with their outcome.
+	// let has the tasks that have a pass. kept has the tasks that still hold permits although the
+	// board has given these tasks up, with their outcomes.
 	let   map[model.TaskRef]*oracle.Pass
 	kept  map[model.TaskRef]queue.Outcome
 	rates map[rule.Resource]*tokens
 	seen  map[rule.BreakerID]*watched
-	// asked is the first unsettled report that the gate has asked for since Give began.
+	// asked is the first unsettled report that the gate has asked for during the current call of
+	// Give.
 	asked *model.TaskReport
 }
 
@@ -305,7 +306,7 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 }
 
 // recordGiven records that the board has given a task up. Either the gate has freed everything that
-// the task held, or the task still holds all of it because its worker may still run.
+// the task held, or the task still holds everything because its worker may still run.
 func (k *keeper) recordGiven(ref model.TaskRef, how queue.Outcome) {
 	s := k.b.inc.p.Cluster
 	if k.g.IsAdmitted(ref) {
@@ -409,12 +410,13 @@ func (k *keeper) recordRules(now model.Time, set *rule.Set) {
 	}
 	k.Sets = append(k.Sets, set)
 	k.b.inc.p.Cluster.Sets = append(k.b.inc.p.Cluster.Sets, set)
-	// The gate keeps the part of a token that has accrued. A full bucket, as in this check, allows
-	// more.
+	// When rules change, the gate keeps the part of a token that has accrued. This check starts
+	// with a full bucket instead, which allows more.
 	clear(k.rates)
 	for id, w := range k.seen {
 		if old.BreakerConfig(id) != set.BreakerConfig(id) {
-			// The breaker counts from zero again. An open breaker stays open for the new time.
+			// The breaker counts from zero again. An open breaker stays open for the time that the
+			// new rules say.
 			w.failures, w.before, w.barred = nil, 0, 0
 			k.observe(now, id)
 		}

@@ -11,8 +11,9 @@ import (
 
 // In some seeds the store has a shard group in addition to the default one, and processes serve one
 // of the groups or both. Executions, calls, locks, messages and permits go from one group to the
-// other. What must hold, besides all other rules: a node gets only shards of groups that it takes
-// (E47), a group without a live node waits until there is one, and everything ends.
+// other. In addition to all other rules, the simulator checks that a node gets only shards of
+// groups that it takes (E47). A group without a live node waits for one, and in the end every
+// execution ends.
 
 // checkGroups checks that a node takes the groups of the shards that it gets (E47).
 func (inc *incarnation) checkGroups(got []store.AcquiredShard) {

@@ -26,13 +26,13 @@ type hand struct {
 	Held     map[model.ClaimRef]*job
 	Reported map[model.ClaimRef]*model.TaskReport // but not settled
 	abroad   loan.Abroad                          // if nodes lend slots
-	most     int                                  // the most slots that it has had
+	most     int                                  // the largest number of slots so far
 	// over is how many claims the hand may have in addition to its slots, because they arrived late
 	// or because a shard moved.
 	over    int
 	leaving bool
 	gone    bool
-	left    *board // the board that it has left
+	left    *board // the board that the hand has left
 	// Ghost says that the hand has left but still has reports in flight, or that it exists only to
 	// give back claims that another worker should have received; see Engine.giveBack.
 	Ghost bool
@@ -66,10 +66,11 @@ func (h *hand) Node() model.NodeID {
 	return h.p.Inc.self.ID
 }
 
-// free is how many claims of its own node it may hold.
+// free is how many claims of its own node the hand may hold.
 func (h *hand) free() int { return max(0, h.Offer.Slots-h.abroad.Slots()) }
 
-// rejoin updates the number of slots on the board after one has come back from another node.
+// rejoin updates the number of slots on the board after a lent slot has come back from another
+// node.
 func (h *hand) rejoin() {
 	if inc := h.p.Inc; inc != nil {
 		inc.board.join(h)
@@ -307,7 +308,7 @@ func (h *hand) send(r *model.TaskReport) {
 		}
 	default:
 		s.Did(scenario.OpReportMailed)
-		inc.board.Propose() // no lane does it
+		inc.board.Propose() // no lane lets the board propose tasks
 		p.clerk.send(engine.ReportMessage(r), attempt{taken: true}, func(a *lane.Answer) {
 			switch {
 			case errors.Is(a.Err, ErrCrashed):
@@ -431,7 +432,7 @@ func (h *hand) Leave() {
 		if p.Inc != nil {
 			p.Inc.board.leave(h)
 		}
-		h.Ghost = true // as long as it has reports that are not settled
+		h.Ghost = true // until all its reports are settled
 		h.vanish()
 		s.Did(scenario.OpHandLeft)
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some seeds users are clients of servers. Such clients draw their request ids, as
-// internal/remote does, and each id names an era: the time during which one lane owns the address.
-// A lane does not look for a stored answer to an id that is new in its era. What must hold is the
-// same as for all request ids: a request takes effect once, no matter how often and through which
-// nodes the user sends it. In some of these seeds users also send receipts, and the server removes
-// an answer after its receipt. In the other seeds the server forgets answers only by their age.
+// In some seeds users are clients of servers. Such clients draw their request ids at random, as
+// internal/remote does. Each id names an era, which is the time during which one lane owns the
+// address. A lane does not look for a stored answer to an id that is new in its era. The rule is
+// the same as for all request ids: a request takes effect once, no matter how often and through
+// which nodes the user sends it. In some of these seeds users also send receipts, and the server
+// removes an answer after its receipt. In the other seeds the server forgets answers only by their
+// age.
 
 // Era returns the era in which clients of the process draw request ids for an address, as
 // Engine.eraOf does; empty if no lane of the process owns the address.
@@ -38,9 +39,9 @@ func (p *Proc) noteEra(m *model.Message) {
 	}
 }
 
-// fillReceipt remembers how to remove the answer to a request under a drawn id, as
-// Engine.fillReceipt does. sole says that there is an answer, and that no other copy of the request
-// can arrive.
+// fillReceipt remembers, for a request whose id a client has drawn, how to remove the answer.
+// Engine.fillReceipt does the same. sole says that there is an answer, and that no other copy of
+// the request can arrive.
 func (p *Proc) fillReceipt(m *model.Message, sole bool) {
 	s := p.Cluster
 	if s.Has(scenario.Receipts) && sole && model.IsDrawnID(m.RequestID) {

@@ -35,16 +35,16 @@ type incarnation struct {
 	board    *board                       // nil when there are no tasks
 	purse    *purse                       // nil if nodes do not lend each other slots
 	alive    []model.NodeID               // the nodes that have a lease, as of the last renewal
-	owners   []store.ShardOwner           // likewise
+	owners   []store.ShardOwner           // the owners of the shards, as of the last renewal
 	links    map[*incarnation]model.RunID // connections to other nodes
-	tenure   int                          // counts how often it has acquired shards
+	tenure   int                          // counts how often the node has acquired shards
 	ticks    int                          // number of the last tick that was set
-	tickAt   int64                        // when it is due
+	tickAt   int64                        // when that tick is due
 	swept    store.DeadPlace
-	looked   int64 // when it first saw the other nodes
-	keeps    bool  // its lanes must not delete rows because of their age
+	looked   int64 // when the node first saw the other nodes
+	keeps    bool  // the lanes of the node must not delete rows because of their age
 
-	reunion []model.Time // by lane: until when it keeps runs for the workers of the last owner
+	reunion []model.Time // by lane: until when it keeps runs for workers of the last owner
 
 	// participant takes part in the shared limits for this node; nil if there are no settings
 	participant *flow.Participant
@@ -61,7 +61,8 @@ func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		Self: info, TTL: s.Plan.Ttl, RenewEvery: s.Plan.Renew, Margin: s.Plan.Margin, Longest: s.Plan.Ttl, Gone: p.gone,
 	}, reg.Epoch, sent)
 	if first.Change == storeclock.Adopted && first.By.Abs() > s.Plan.Ttl/2 {
-		// The engine does this too: the clocks differ, and the store's clock may have jumped.
+		// The engine does this too, because the clocks differ, and the store's clock may have
+		// jumped.
 		inc.member.Distrust(sent)
 	}
 	p.Inc = inc
@@ -133,8 +134,8 @@ func (inc *incarnation) start() {
 		inc.sweepDead()
 	}
 
-	// Not with jumps: a process that starts after a lasting jump believes that all ids are older
-	// than they are.
+	// Do not sweep in seeds in which clocks jump: a process that starts after a lasting jump
+	// believes that all ids are older than they are.
 	if s.Has(scenario.RequestIDs) && !s.Has(scenario.ClockJumps) {
 		inc.sweepIDs()
 	}
@@ -225,7 +226,7 @@ func (inc *incarnation) end(why error) {
 	if inc.purse != nil && inc.begun {
 		inc.purse.end()
 	}
-	p.Inc, p.parting = nil, inc // its goroutines need a moment
+	p.Inc, p.parting = nil, inc // its goroutines need a moment to end
 
 	if why != nil {
 		s.Hurt(scenario.FaultLateFenced)
@@ -440,7 +441,8 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 				for i := range got {
 					got[i].Foreign = p.foreign[got[i].Shard] || inc.isForeign(got[i].Shard)
 					got[i].Crashed = s.Has(scenario.Killers) && (p.orphans[got[i].Shard] || inc.isOrphaned(got[i].Shard))
-					// The process keeps this until it has received the answer.
+					// The process keeps these two facts until it has received the answer of the
+					// store.
 					p.foreign[got[i].Shard], p.orphans[got[i].Shard] = got[i].Foreign, got[i].Crashed
 				}
 				s.Ledger.CheckAcquired(inc.self.ID, got)
@@ -489,9 +491,9 @@ func (inc *incarnation) takeShards(got []store.AcquiredShard, err error) {
 	inc.loop()
 }
 
-// knock sends a start of an existing run while the node still loads the shard. Before that it sends
-// a late copy of a request. Another node may have served the request before this node got the
-// shard.
+// knock sends a start of an existing run while the node still loads the shard. Before that, it
+// sends a late copy of an earlier request. Another node may have served the request before this
+// node got the shard.
 func (inc *incarnation) knock(got []store.AcquiredShard) {
 	s := inc.p.Cluster
 	if s.Has(scenario.DrawnIDs) && !s.Healed && !s.Opts.Calm {
@@ -512,7 +514,7 @@ func (inc *incarnation) knock(got []store.AcquiredShard) {
 	}
 }
 
-// A lane calls dropShards when it has given up shards.
+// dropShards notes that a lane has given up shards. The lane calls it.
 func (inc *incarnation) dropShards(shards []model.ShardID) {
 	if !inc.ended {
 		if inc.purse != nil {
@@ -538,7 +540,7 @@ func (s *Cluster) announceMembership(from *Proc) {
 	}
 }
 
-// checkAlone checks that no other node still serves shards that this one gets (I1).
+// checkAlone checks that no other node still serves the shards that this node gets (I1).
 func (inc *incarnation) checkAlone(got []store.AcquiredShard) {
 	s := inc.p.Cluster
 	for _, g := range got {

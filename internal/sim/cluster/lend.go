@@ -17,14 +17,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some seeds nodes lend each other slots of their workers. The machines are the production code
-// (engine/loan). This file runs them, as engine/lending and engine/loans.go do in production. Nodes
-// talk by messages that get lost, arrive late or twice, and overtake each other. After all faults
-// have ended only one process gets new workers, so the tasks of the other processes end only if
-// that process lends slots. In some of these seeds nodes also share limits, rates and breakers: the
-// owner of a run counts what lent workers execute for it. What must hold, besides the rules for
-// every task: a worker never lends slots that it does not have, every lent slot comes back to its
-// worker (E43), and when everything has ended no slot is lent.
+// In some seeds nodes lend each other slots of their workers. The state machines for this are the
+// production code (engine/loan). This file runs these machines, as engine/lending and
+// engine/loans.go do in production. Nodes talk by messages that get lost, arrive late or twice, and
+// overtake each other. After all faults have ended, only one process gets new workers. So the tasks
+// of the other processes end only if that process lends slots. In some of these seeds nodes also
+// share limits, rates and breakers. In that case the owner of a run counts the tasks that lent
+// workers execute for it. In addition to the rules for every task, the simulator checks that a
+// worker never lends slots that it does not have, that every lent slot comes back to its worker
+// (E43), and that no slot is lent when everything has ended.
 
 // purse is the part of an incarnation that lends and borrows.
 type purse struct {
@@ -60,8 +61,8 @@ func (u *purse) after(d time.Duration, do func()) {
 	})
 }
 
-// begin tells the workers that other owners have the claims that they hold from the previous life
-// of the node. That changes for each shard that this node acquires.
+// begin tells the workers that other nodes own the claims that the workers hold from the previous
+// life of this node. When this node acquires a shard, it owns the claims of that shard again.
 func (u *purse) begin() {
 	all := make([]model.ShardID, len(u.inc.Owner))
 	for i := range all {
@@ -103,7 +104,7 @@ func (u *purse) applyView(v *store.View) {
 	loan.Regain(u.creditor.SetMembers(v))
 }
 
-// end gives all slots back to the workers, because workers outlive the life of the node.
+// end gives all slots back to the workers, because workers outlive this incarnation of the node.
 func (u *purse) end() {
 	for len(u.polls) > 0 {
 		u.failPoll(u.polls[0])
@@ -142,7 +143,7 @@ func (u *purse) moveShards(shards []model.ShardID, ours bool) {
 		in := func(ref model.ClaimRef) bool {
 			moves := slices.Contains(shards, s.ShardOf(ref.Address))
 			if moves && !ours && !h.abroad.HasClaim(ref) {
-				h.over++ // its lane has just freed the slot, and another claim may use the slot
+				h.over++ // the lane has just freed the slot, and another claim may use it
 			}
 			return moves
 		}
@@ -157,8 +158,8 @@ func (u *purse) moveShards(shards []model.ShardID, ours bool) {
 	u.wakeCreditor()
 }
 
-// own returns the workers of the process that take tasks, also workers that have left and still
-// have something to report.
+// own returns the workers of the process that take tasks, and workers that have left and still have
+// something to report.
 func (u *purse) own() []*hand {
 	return slices.DeleteFunc(slices.Clone(u.inc.p.Hands), func(h *hand) bool { return len(h.Offer.Tenants) == 0 })
 }
@@ -272,7 +273,7 @@ func (u *purse) handlePoll(from model.NodeID, p *peer.Poll, answer func(*peer.Po
 	}
 }
 
-// under reports whether a poll is in flight, and ends it.
+// under reports whether a poll is in flight. If it is, under ends the poll.
 func (u *purse) under(p *loan.OpenPoll) bool {
 	i := slices.Index(u.polls, p)
 	if i >= 0 {
@@ -311,8 +312,8 @@ func (u *purse) handleAnswer(p *loan.OpenPoll, a *peer.PollReply) {
 }
 
 // checkTaken checks that workers of the node do not execute more tasks for other owners than they
-// have slots. A claim may arrive although no slot is lent for it, because the owner answered the
-// poll before it had stored the claim.
+// have slots. A claim may arrive for which no slot is lent, because the owner answered the poll
+// before it had stored the claim.
 func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 	s := u.inc.p.Cluster
 	for _, x := range p.LentSlots() {
@@ -333,8 +334,8 @@ func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 	}
 }
 
-// CheckSilence checks that nodes without news for each other do not poll once everything has ended:
-// a poll costs each of them a write and a read.
+// CheckSilence checks that nodes without news for each other do not poll once everything has ended.
+// A poll costs each of the two nodes a write and a read.
 func (s *Cluster) CheckSilence() {
 	if !s.Has(scenario.Lending) {
 		return
@@ -347,8 +348,8 @@ func (s *Cluster) CheckSilence() {
 }
 
 // quietPolls is how many polls nodes may make in the time of a lease when no node has news. Each of
-// three nodes may poll each of the two others four times, which is as often as held claims would
-// need it.
+// three nodes may poll each of the two others four times, which is as often as nodes with held
+// claims would have to poll.
 const quietPolls = 3 * 2 * 4
 
 // tell sends a message to another node, if that node is alive when the message arrives.
@@ -480,7 +481,7 @@ type guest struct {
 	u    *purse
 	w    *loan.BorrowedWorker
 	id   queue.WorkerID
-	node model.NodeID // that lends it
+	node model.NodeID // the node that lends the worker
 	name string
 	held map[model.ClaimRef]bool
 }
@@ -526,7 +527,7 @@ func (g *guest) call(c *lane.TaskCall) {
 	case lane.TaskExecute:
 		g.held[c.Ref] = true
 		g.w.Execute(now, []model.Claim{*c.Claim})
-	case lane.TaskStop: // it keeps the claim until its node no longer lists it
+	case lane.TaskStop: // the guest keeps the claim until its node no longer lists the claim
 		g.w.Stop(now, c.Ref, c.Canceled)
 	case lane.TaskSettled:
 		switch {

@@ -13,9 +13,9 @@ import (
 
 // In some simulations nodes ask each other over connections, as engine/direct.go does, before they
 // use the store. Connections break at any moment: before a request arrives, after it has arrived,
-// or while it waits in front of the lane. In the last case the request takes effect after its
-// sender has sent it again through the store. A sender may also ask a node that no longer owns the
-// shard.
+// or while it waits in front of the lane. In the last case the sender sends the request again
+// through the store, and the first copy takes effect only after that. A sender may also ask a node
+// that no longer owns the shard.
 
 // attempt says what happened to a request before the sender puts it into the store.
 type attempt struct {
@@ -57,7 +57,7 @@ func askFor(m *model.Message, awaits, fresh bool) *ask {
 	return q
 }
 
-// told is the reply of an owner.
+// told is the reply of an owner to a request.
 type told struct {
 	moved, taken bool
 	answer       lane.Answer
@@ -208,7 +208,7 @@ func (p *Proc) watchLink(other *incarnation, settled *bool, lost func()) {
 // arrival is a request that has arrived over a connection.
 type arrival struct {
 	link  model.RunID
-	late  int64 // how long it waits in front of the lane
+	late  int64 // how long the request waits in front of the lane
 	reply func(told)
 	gone  func() // is called if the process ends before it has answered
 }
@@ -297,14 +297,14 @@ func (inc *incarnation) judge(kind askKind, a *lane.Answer) told {
 	return told{answer: *a}
 }
 
-// isEnding reports whether an error says only that this owner is ending. The next owner can still
-// serve the request.
+// isEnding reports whether an error says only that this owner is ending. In that case the next
+// owner can still serve the request.
 func isEnding(err error) bool {
 	return fault.Is(err, fault.Unavailable) && !errors.Is(err, lane.ErrInterrupted) && !errors.Is(err, lane.ErrAskAgain) && !errors.Is(err, lane.ErrLater)
 }
 
-// note sends a message to the owner of its shard over a connection. It returns false if the owner
-// gets a hint instead.
+// note sends a message to the owner of its shard over a connection. It returns false if there is no
+// connection. In that case the caller sends the owner a hint instead.
 func (inc *incarnation) note(row *store.MessageRow) bool {
 	s := inc.p.Cluster
 	if !s.Has(scenario.Links) {

@@ -11,9 +11,10 @@ import (
 )
 
 // In some seeds workers outlive the processes that serve them. They join another process, or the
-// next process in the same slot, and report the runs that they hold. What must hold (W1): if a
-// worker of the last owner still runs a body, no other worker begins that body while the new owner
-// waits for the workers of the last owner. The same holds after that worker has come back in time.
+// next process in the same slot, and report the runs that they hold. The simulator checks rule W1:
+// if a worker of the last owner still runs a body, no other worker begins that body while the new
+// owner waits for the workers of the last owner. If the first worker comes back in time, no other
+// worker begins the body after that either.
 //
 // In half of these seeds an owner knows when all workers have come back and ends its wait
 // immediately. Production servers that list their workers in the store do the same.
@@ -70,8 +71,8 @@ func (p *Proc) welcome(w *worker.Worker) {
 	p.Cluster.endReunions()
 }
 
-// endReunions ends the wait of every owner whose workers have come back. They have come back if no
-// worker is looking for a process, and no worker of another process holds a run of the owner.
+// endReunions ends the wait of every owner whose workers have come back. The workers have come back
+// if no worker is looking for a process, and no worker of another process holds a run of the owner.
 func (s *Cluster) endReunions() {
 	if s.Plan.Lane.Reunion == 0 || s.Plan.Poll%2 == 0 {
 		return
@@ -131,7 +132,8 @@ func (inc *incarnation) isOrphaned(shard model.ShardID) bool {
 	return !last.IsZero() && inc.isForeign(shard)
 }
 
-// acquire gives shards to the lane, and notes until when it keeps what the last owner left.
+// acquire gives shards to the lane. It notes until when the lane keeps the runs of the last owner
+// for their workers.
 func (sh *shell) acquire(now model.Time, shards []store.AcquiredShard) {
 	if d := sh.s.Plan.Lane.Reunion; d > 0 && slices.ContainsFunc(shards, func(g store.AcquiredShard) bool { return g.Foreign }) {
 		until := &sh.inc.reunion[sh.index]

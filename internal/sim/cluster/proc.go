@@ -24,7 +24,7 @@ func (p *Proc) Mend() {
 	for _, w := range p.Workers {
 		w.Bad = false
 	}
-	// otherwise the other nodes lend it slots
+	// with lending, only the process in slot 0 gets a task worker, and the others borrow its slots
 	if p.Cluster.Has(scenario.Tasks) && (!p.Cluster.Has(scenario.Lending) || p.Slot == 0) {
 		p.Hire()
 	}
@@ -66,7 +66,7 @@ type Proc struct {
 	Slot    int
 	pid     int
 	born    int64
-	rate    float64 // of its clock against the store's
+	rate    float64 // the speed of its clock, relative to the clock of the store
 
 	// foreign has the shards that the process took from another process, until it has received the
 	// answer of the store.
@@ -77,12 +77,12 @@ type Proc struct {
 	// a receipt.
 	forgets map[string]store.RequestKey
 
-	drained   bool  // an operator has drained it
+	drained   bool  // an operator has drained the node
 	leaving   bool  // it is shutting down in good order
 	Left      bool  // it has shut down
 	Newer     bool  // it is of the newer build
-	Slandered int64 // until then the other nodes believe that it has ended
-	Tended    int64 // when it last got good workers, after the faults have ended
+	Slandered int64 // until this time the other nodes believe that the process has ended
+	Tended    int64 // when the process last got good workers, after the faults have ended
 
 	clock           *storeclock.Clock
 	last            model.Time
@@ -102,7 +102,7 @@ type Proc struct {
 
 	Flow    *flow.Flow       // nil if there are no settings
 	parting *incarnation     // an incarnation that is ending
-	told    []rule.BreakerID // breakers that it has written and its gate has not read yet
+	told    []rule.BreakerID // breakers that the process has written and its gate has not read yet
 }
 
 // visitor makes requests at moments that are interesting for a node. The users of the workload
@@ -181,7 +181,8 @@ func (p *Proc) info() store.NodeInfo {
 	return info
 }
 
-// gone reports whether it is proven that a process on this host has ended.
+// gone reports whether this process believes that the process of another node on the same host has
+// ended. The belief is wrong while that process is slandered.
 func (p *Proc) gone(n store.NodeInfo) bool {
 	if n.PID == p.pid {
 		return false
@@ -230,7 +231,8 @@ func (p *Proc) register() {
 	})
 }
 
-// Crash ends the process immediately. Its calls in flight may or may not arrive.
+// Crash ends the process immediately. Calls of the process that are in flight may or may not
+// arrive.
 func (p *Proc) Crash() {
 	s := p.Cluster
 	p.Dead, p.Cut = true, s.Chance(0.4)
@@ -287,8 +289,8 @@ func (p *Proc) Leave() {
 	}
 }
 
-// end runs after the node of the process has shut down in good order. It lets the flow store what
-// it still has in memory, and then removes the process.
+// end runs after the node of the process has shut down in good order. It lets the flow (see
+// flow.go) store what the flow still has in memory, and then removes the process.
 func (p *Proc) end() {
 	p.parting = nil
 	if p.Flow == nil {

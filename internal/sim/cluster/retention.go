@@ -14,7 +14,8 @@ import (
 )
 
 // AwaitOwners waits until live nodes own all shards, in simulations in which owners remove old
-// rows. A node may have died at the end, and its shards wait for the end of its lease.
+// rows. A node may have died at the end of the faults. In that case its shards wait until its lease
+// has ended.
 func (s *Cluster) AwaitOwners() {
 	if s.Plan.Lane.Retention == 0 {
 		return

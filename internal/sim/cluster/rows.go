@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// unreadable returns the error of reading a run or an entity whose row cannot be decoded, or a run
-// that has an event which the process does not know.
+// unreadable returns the error of a read, if the process cannot decode the row of the run or
+// entity, or does not know an event of the run. Otherwise it returns nil.
 func (p *Proc) unreadable(ld *lane.Load) error {
 	if (ld.Kind == lane.LoadRun || ld.Kind == lane.LoadEntity) && p.Cluster.Disk.Corrupt[ld.Address] {
 		p.Cluster.Hurt(scenario.FaultLoadCorrupt)
@@ -29,7 +29,7 @@ func (p *Proc) spoil(ld *lane.Load, r *lane.LoadResult) {
 		return
 	}
 
-	switch ld.Kind { //nolint:exhaustive // the others are about one run
+	switch ld.Kind { //nolint:exhaustive // other kinds are about one run
 	case lane.LoadRunnable, lane.LoadTimers, lane.LoadExpired, lane.LoadMailboxes:
 		if s.Plan.BadPages {
 			s.Hurt(scenario.FaultSkipped)

@@ -15,8 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// counting returns the keeper of the current life of a process if that life has a lease, otherwise
-// nil. A node without a lease does not matter, because it can no longer make claims.
+// counting returns the keeper of the current incarnation of a process. It returns nil if the
+// incarnation has no lease. A node without a lease does not matter, because it can no longer make
+// claims.
 func (p *Proc) counting() *keeper {
 	if p == nil || p.Inc == nil || p.Inc.ended || !p.Cluster.Ledger.Nodes[p.Inc.self.ID].Alive {
 		return nil
@@ -59,8 +60,8 @@ func (s *Cluster) takenBy(r rule.Resource) (list []string) {
 
 // givenUp reports whether the owner of a run has decided that a claim of a dead node has ended.
 // That decision may not be durable yet. If the decision is undone, the owner finds the claim again
-// and counts it, although another task may have its permit by now. That is allowed, because no
-// worker executes the claim.
+// and counts it, although another task may have the permit of the claim by now. That is allowed,
+// because no worker executes the claim.
 func (s *Cluster) givenUp(r *oracle.Run, ref model.ClaimRef) bool {
 	if s.Claims[ref].Freed {
 		return true
@@ -135,8 +136,8 @@ func (s *Cluster) executing(ref model.ClaimRef) {
 }
 
 // decided reports whether one node has made both a claim and the next claim, and has decided that
-// the first claim has ended. In that case two bodies may overlap: one lane of the node may stop the
-// first body after another lane has started the next one, and a worker may need a moment to stop.
+// the first claim has ended. In that case two bodies may overlap. One lane of the node may stop the
+// first body after another lane has started the next body, and a worker may need a moment to stop.
 func (s *Cluster) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
 	return maker == next && s.lives[maker].board.keeper.let[ref.TaskRef] == nil
 }
@@ -168,8 +169,8 @@ func (k *keeper) checkProbe(now model.Time, ref model.TaskRef, id rule.BreakerID
 		}
 	}
 
-	// The clock of a node may be late. So the node may use a probe whose lease has ended, while the
-	// owner has given another probe to another node.
+	// The clock of a node may be slow. So the node may use a probe whose lease has ended, while
+	// another node already has the next probe.
 	if under > most && permit.Lease > s.StoreTime() {
 		s.Fail("E35: %d probes of breaker %s are under way, at most %d", under, id, most)
 	}
@@ -270,7 +271,7 @@ func (s *Cluster) checkLeft(last []*incarnation) {
 	}
 	for i := range list {
 		if s.WasSettingDamaged(&list[i]) {
-			continue // no operator has restored it yet, and no node may overwrite it
+			continue // no operator has restored the setting yet, and no node may overwrite it
 		}
 		entries, sole, err := limits.Read(list[i].Body)
 		if err != nil || left(sole) {

@@ -36,7 +36,7 @@ type shell struct {
 	// only once.
 	roundFunc, wakeFunc func()
 	number              int64      // of the last batch that was sent
-	sealed              model.Time // when that was
+	sealed              model.Time // when that batch was sent
 	*oracle.LaneLog
 
 	unsure bool // a refence got no answer, so the fence may have moved
@@ -52,7 +52,7 @@ type posted struct {
 	do func(now model.Time)
 }
 
-// refuse tells the waiting caller to ask another node.
+// refuse answers the waiting caller that it must ask another node.
 func (o *posted) refuse() {
 	if o.c != nil {
 		o.c.Finish(&lane.Answer{Err: lane.ErrNotOwner})
@@ -202,7 +202,7 @@ func (sh *shell) die(why error) {
 	sh.Lane.Die(why)
 	sh.out = sh.Lane.Take(sh.out)
 	sh.dead = true
-	_ = sh.carryOut(&sh.out) // it is dead
+	_ = sh.carryOut(&sh.out) // the lane is dead
 	ops := sh.ops
 	sh.ops, sh.results = nil, nil
 	for _, o := range ops {
@@ -297,7 +297,7 @@ func (sh *shell) finishCommit(now model.Time, res store.Committed, err error) {
 	sh.Lane.FinishCommit(now, res, err)
 }
 
-// undone notes that the lane applies inputs again.
+// undone notes the time at which the lane applies inputs again.
 func (sh *shell) undone() { sh.Undone, sh.Clock = sh.s.Now, sh.inc.p.Now() }
 
 func (sh *shell) verify(starts []store.StartRow) {
@@ -408,8 +408,8 @@ func (r *reading) fail(err error) {
 
 func (r *reading) reply() { r.sh.result(r.hand) }
 
-// handIn passes the result to the lane. The store answers such a call once, so the reading can be
-// reused after that.
+// handIn passes the result to the lane. The store answers such a call only once, so the reading is
+// free after that.
 func (r *reading) handIn(now model.Time) {
 	r.sh.mails(r.res.Messages, r.res.Inbox)
 	r.sh.Lane.FinishLoad(now, r.load.ID, r.res)

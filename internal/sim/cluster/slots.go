@@ -16,7 +16,7 @@ type slots struct {
 	kept        *bool // notes that the worker has had more than it has slots for
 }
 
-// newSlots returns the slots of a worker; nil if it takes any number.
+// newSlots returns the slots of a worker; nil if the worker takes any number of runs or calls.
 func (inc *incarnation) newSlots(id lane.WorkerID, limit int, kept *bool) lane.Capacity {
 	if limit == 0 {
 		return nil

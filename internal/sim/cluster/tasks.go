@@ -26,8 +26,8 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 			s.Fail("E19: claim %d of %s is attempt %d, and handed over as %d", c.Ref.Claim, c.Ref.TaskRef, t.Attempt, c.Claim.Attempt)
 		}
 	case lane.TaskStop:
-		// The check leaves out guests, which receive the call only if the owner still serves, and
-		// workers that have left, which do not receive it.
+		// The check leaves out guests, because they receive the call only if the owner still
+		// serves. It also leaves out workers that have left, because they do not receive the call.
 		if g := sh.inc.board.guests[c.Worker]; g == nil && !gone && !c.Canceled && s.Current(c.Ref) {
 			s.Fail("E26: claim %d of %s is to be stopped, and it is the current one", c.Ref.Claim, c.Ref.TaskRef)
 		}
@@ -38,9 +38,9 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 	}
 }
 
-// Away describes a worker that is not yet back home, or returns an empty string. Such a worker has
-// slots that are lent or that claims of other owners use, or the node that made its claim still
-// counts permits for it. That node learns from the next poll that the worker is done.
+// Away describes a worker that is not yet back home, or returns an empty string. Slots of such a
+// worker are lent, or claims of other owners use them, or the node that made its claim still counts
+// permits for the claim. That node learns from the next poll that the worker is done.
 func (s *Cluster) Away() string {
 	for _, p := range s.Procs {
 		if p == nil {

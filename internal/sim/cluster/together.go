@@ -61,10 +61,11 @@ type group struct {
 
 	sh    *shell
 	loads []lane.Load
-	page  engine.RunPage // of the first loads
+	page  engine.RunPage // the runs of the first loads
 }
 
-// read executes the read at the store. A page has few runs, so that a group needs several reads.
+// read executes the read at the store. The simulator makes pages small, so that a group of runs
+// needs several reads.
 func (g *group) read(done func()) {
 	s := g.sh.s
 	page := runPage{Store: s.Disk.Mem, p: g.sh.inc.p, most: int(s.Between(1, 4))}
@@ -115,7 +116,7 @@ func (g *group) reply() {
 	g.sh.loadTogether(g.loads[len(p.Read)+len(p.Long):])
 }
 
-// shortRun is the largest number of events of a run that is read together with others.
+// shortRun is the largest number of events that a run may have to be read together with other runs.
 const shortRun = 8
 
 // runPage is a store as seen by a process that cannot decode some runs.

@@ -12,7 +12,8 @@ import (
 )
 
 // mayContinue fails the simulation if the owner of a pinned run hands the run to a worker of
-// another version. A former owner may do so, because it may not know the pin.
+// another version. A former owner may hand the run to such a worker, because it may not know the
+// pin.
 func (sh *shell) mayContinue(w *worker.Worker, r *oracle.Run) {
 	s := sh.s
 	if w == nil || r.Pin == "" || s.Ledger.Owner[r.Address.Shard] != sh.inc.self.ID {
@@ -31,7 +32,7 @@ func (sh *shell) mayContinue(w *worker.Worker, r *oracle.Run) {
 }
 
 // mayGoOn fails the simulation if the owner of a paused run hands work of the run to a worker. A
-// former owner may do so, because it may not know that the run is paused.
+// former owner may hand work out, because it may not know that the run is paused.
 func (sh *shell) mayGoOn(r *oracle.Run, what string) {
 	if s := sh.s; r.Paused && s.Ledger.Owner[r.Address.Shard] == sh.inc.self.ID {
 		s.Fail("I15: %s of %s is %s while it is paused", scenario.Short(r.ID), r.Address.Name, what)

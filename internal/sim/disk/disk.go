@@ -17,12 +17,12 @@ import (
 type Disk struct {
 	s   *oracle.Oracle
 	Mem *memory.Store
-	// No call reaches the store before Away.
+	// Away is the time before which no call reaches the store.
 	Away int64
 	// Poison has addresses whose rows the store refuses. Corrupt has addresses whose runs cannot be
 	// read.
 	Poison, Corrupt map[model.Address]bool
-	Lasting         map[model.Address]bool // refused until everything else has ended
+	Lasting         map[model.Address]bool // rows that are refused until everything else has ended
 	PoisonMarks     bool
 	locks           map[fenceKey]*lock
 }
@@ -36,7 +36,7 @@ type fenceKey struct {
 // lock is the row lock on a fence. A transaction that has started holds it until its end.
 type lock struct {
 	held    bool
-	orphan  bool // no caller waits for its holder
+	orphan  bool // no caller waits for the transaction that holds the lock
 	waiting []func()
 }
 
@@ -170,7 +170,7 @@ func (d *Disk) lock(k fenceKey) *lock {
 	return l
 }
 
-// hold runs do while the fence of a lane is locked; do has to release the lock.
+// hold waits for the lock of a fence, and then calls do. The function do has to release the lock.
 func (l *lock) hold(do func(*lock)) {
 	if l.held {
 		l.waiting = append(l.waiting, func() { l.hold(do) })
@@ -210,9 +210,9 @@ type transaction struct {
 	Request
 
 	batch  *store.Batch
-	takes  int64 // how long the store needs for it
-	orphan bool  // its sender will not wait for it
-	lock   *lock // of the fence of its lane
+	takes  int64 // how long the store needs for the transaction
+	orphan bool  // its sender will not wait for the end
+	lock   *lock // the lock of the fence of its lane
 	res    store.Committed
 	err    error
 }
@@ -278,7 +278,7 @@ func (x *transaction) proceed(l *lock) {
 func (x *transaction) finish() {
 	s := x.disk.s
 	if x.Process.Dead && x.Process.Cut && x.takes > 0 {
-		x.err = store.Errorf(store.Unknown, "commit", "rolled back") // its sender is gone
+		x.err = store.Errorf(store.Unknown, "commit", "rolled back") // the sender is gone
 	} else {
 		x.res, x.err = x.disk.apply(x.batch)
 		if x.Fate == Late || (x.orphan && x.takes > 0) {
@@ -331,16 +331,16 @@ func (d *Disk) apply(b *store.Batch) (store.Committed, error) {
 	return res, nil
 }
 
-// notePassed counts a refused batch that has a passed message: a message that takes effect in the
-// batch that sends it.
+// notePassed counts a refused batch that has a passed message, which is a message that takes effect
+// in the batch that sends it.
 func (d *Disk) notePassed(b *store.Batch) {
 	if len(b.Passed) > 0 {
 		d.s.Did(scenario.OpPassedInRefused)
 	}
 }
 
-// stands reports whether the fence of the lane is still the fence of the batch. If not, the store
-// refuses the batch.
+// stands reports whether the fence of the lane is still the one that the batch names. If not, the
+// store refuses the batch.
 func (d *Disk) stands(b *store.Batch) bool {
 	m := d.s.Ledger.Nodes[b.Lane.Node]
 	return m != nil && m.Alive && m.Fence[b.Lane.Lane] == b.Lane.Epoch && m.Batch[b.Lane.Lane]+1 == b.Number
@@ -413,7 +413,7 @@ func (d *Disk) poisoned(b *store.Batch) *oracle.Address {
 	return nil
 }
 
-// Refence moves a fence.
+// Refence moves the fence of a lane to a new epoch.
 func (d *Disk) Refence(p *kernel.Process, ref store.LaneRef, reply func(epoch, landed int64, err error)) {
 	var epoch, landed int64
 	var err error

@@ -8,8 +8,8 @@ import (
 
 // In some simulations the path to the store is narrow: a commit above a number of bytes times out
 // or is refused, for a while or during the whole simulation. The rows of one address always pass,
-// because no engine could work otherwise. What must hold: everything still ends, so the lane has to
-// make smaller commits.
+// because no engine could work otherwise. Everything must still end, so the lane has to make
+// smaller commits.
 
 // tooLarge reports whether a batch fails because of its size.
 func (d *Disk) tooLarge(b *store.Batch) bool {
@@ -68,7 +68,7 @@ func startSize(st *model.Start) int {
 	return n
 }
 
-// addresses counts the addresses of the rows of a batch, up to two.
+// addresses counts the addresses of the rows of a batch. It stops at two.
 func (d *Disk) addresses(b *store.Batch) int {
 	var first model.Address
 	n := 0

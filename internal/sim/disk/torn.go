@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// TornStore splits a read of several calls into several rounds. Each round repeats the answers of
-// earlier rounds and makes one further call.
+// TornStore splits a read that makes several calls of the store into several rounds. Each round
+// repeats the answers of earlier rounds and makes one further call.
 type TornStore struct {
 	store.Store
 	answers []any
@@ -47,7 +47,7 @@ func (t *TornStore) LoadEvents(ctx context.Context, key store.RunKey, after int6
 	return answer(t, func() ([]model.Event, error) { return t.Store.LoadEvents(ctx, key, after, 3, maxBytes) })
 }
 
-// LoadRun reads the run in parts, so that a read can stop between two of them.
+// LoadRun reads the run in parts, so that a read can stop between two parts.
 //
 //arch:parameters the interface store.Store
 func (t *TornStore) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {

@@ -26,14 +26,14 @@ func (v Violation) Error() string { return v.text }
 // trace.
 type Kernel struct {
 	Tracing bool   // collects a readable trace
-	state   uint64 // of the random numbers
+	state   uint64 // the state of the random numbers
 	Now     int64  // virtual time in µs
 	queue   eventHeap
 	seq     uint64
 	Steps   int
 
-	threads map[*thread]bool // with work
-	resting []*thread        // without work
+	threads map[*thread]bool // threads with work
+	resting []*thread        // threads without work
 	Running *thread
 
 	hash  uint64
@@ -49,7 +49,8 @@ func New(seed uint64, tracing bool) *Kernel {
 	return k
 }
 
-// event is something that happens at a time. It happens to a process if proc is set.
+// event is a function that the kernel calls at a certain time. If proc is set, the event happens to
+// that process.
 type event struct {
 	at   int64
 	seq  uint64
@@ -173,8 +174,8 @@ func (h eventHeap) less(i, j int) bool {
 	return h[i].at < h[j].at || (h[i].at == h[j].at && h[i].seq < h[j].seq)
 }
 
-// Each node of the heap has four children, so the heap is shallow. Most pushed events stay near its
-// end.
+// Each node of the heap has four children, so the heap is shallow. Most pushed events stay near the
+// end of the heap.
 
 func (h *eventHeap) push(e event) {
 	*h = append(*h, e)

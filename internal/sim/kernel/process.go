@@ -1,15 +1,15 @@
 package kernel
 
-// Process is something that events happen to: while it is paused its events wait, and after its
-// death they are dropped.
+// Process is something that events happen to: while the process is paused its events wait, and
+// after its death the kernel drops its events.
 type Process struct {
 	k        *Kernel
 	Label    string
 	Dead     bool
-	Cut      bool // its calls in flight do not arrive
+	Cut      bool // calls of the process that are in flight do not arrive
 	Paused   bool
 	deferred []event // its events during a pause
-	Threads  int     // that have not ended
+	Threads  int     // threads that have not ended
 	line     []turn  // callers that wait for their turn
 }
 

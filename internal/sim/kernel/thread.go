@@ -8,8 +8,8 @@ import (
 
 // thread runs production code that blocks: it waits for an answer of the store, for its turn, or
 // for a time. A thread is a coroutine. While it runs, nothing else runs. When its wait is over, it
-// continues in an event of its process. So it has its place in the order of events, as the machines
-// have. The threads of a dead or paused process do not run.
+// continues in an event of its process. So the thread has its place in the order of events, as the
+// state machines have. The threads of a dead or paused process do not run.
 type thread struct {
 	p         *Process
 	do        func() // nil if it has no work
@@ -50,8 +50,9 @@ func (t *thread) loop(yield func(struct{}) bool) {
 	}
 }
 
-// ends lets an abandoned thread end silently. For any other panic it reports the stack of the
-// thread, not the stack of the event loop.
+// ends handles the panic of a thread. If the kernel has abandoned the thread, the thread ends
+// silently. For any other panic, ends reports the stack of the thread, not the stack of the event
+// loop.
 func (t *thread) ends() {
 	r := recover()
 	if r == nil || t.abandoned {
@@ -77,8 +78,8 @@ func (t *thread) run() {
 	p.nextTurn()
 }
 
-// Wait suspends the running thread. begin starts the operation, which calls done in an event of the
-// process.
+// Wait suspends the running thread. The function begin starts the operation that the thread waits
+// for. The operation calls done in an event of the process, and the thread continues.
 func (s *Kernel) Wait(begin func(done func())) {
 	t := s.Running
 	if t == nil {

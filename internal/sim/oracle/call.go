@@ -16,7 +16,7 @@ type sending struct {
 	answer  *model.Message
 }
 
-// recordSent records a message between executions: one that needs an answer, or an answer.
+// recordSent records a message between executions that needs an answer or is an answer.
 func (l *ledger) recordSent(m *model.Message) {
 	l.note(m)
 	if m.Kind == model.MessageAnswer {
@@ -39,7 +39,7 @@ func (l *ledger) note(m *model.Message) {
 		l.sentToEntity(m)
 	}
 
-	switch m.Kind { //nolint:exhaustive // the others are answered in another way, or not at all
+	switch m.Kind { //nolint:exhaustive // other kinds are answered in another way, or not at all
 	case model.MessageRelease:
 		l.released[lockOf{m.From, m.To}] = true
 	case model.MessageSignal, model.MessageUpdate, model.MessageCall:

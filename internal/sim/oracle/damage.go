@@ -10,7 +10,7 @@ import (
 )
 
 // In some simulations further rows are damaged: messages between shards, dead tasks, answers that
-// nodes remember under request ids, and settings. This must hold:
+// nodes remember under request ids, and settings. The oracle checks these rules:
 //
 //   - A node sets an unreadable message aside, and later messages take effect.
 //   - An unreadable dead task stays until an operator removes it. No user can requeue it. The other
@@ -51,8 +51,8 @@ func decide[K comparable](s *Oracle, known map[K]bool, key K, odds float64) (bad
 	return known[key], known[key]
 }
 
-// DamageMessage damages a message to another shard if no execution waits for its effect: a signal
-// or a start that an entity sends, or a cancel.
+// DamageMessage damages a message to another shard if no execution waits for its effect. Such
+// messages are signals and starts that an entity sends, and cancels.
 func (s *Oracle) DamageMessage(row *store.MessageRow) {
 	m := &row.Message
 	lone := m.Kind == model.MessageCancel || (m.Kind == model.MessageSignal || m.Kind == model.MessageStart && m.Task == nil) && m.From.Run.IsZero()

@@ -9,13 +9,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Users requeue dead tasks, with the same input or another one. They requeue them again, undo a
-// requeue, and purge dead tasks. What must hold (E38): one order at a time changes a dead task, and
-// the dead task counts its changes. Every requeue that is not undone starts one run, with the
-// options and the input of the dead task or of the order. A requeue that is undone never starts a
-// task, and the dead task is as before. A purged dead task never comes back. A dead task is purged
-// only by an order or after its retention. Together with E37 this means: every task has completed,
-// was called off, is a dead task, or was a dead task that was purged.
+// Users requeue dead tasks with the same input or with another input, some of them several times.
+// Users also undo requeues, and purge dead tasks. Rule E38 says: only one order at a time changes a
+// dead task, and the dead task counts its changes. Every requeue that is not undone starts one run,
+// with the options and the input of the dead task or of the order. A requeue that is undone never
+// starts a task, and leaves the dead task as it was before the requeue. A purged dead task never
+// comes back. A dead task is purged only by an order or after its retention. Together with E37 this
+// means: every task has completed, was called off, is a dead task, or was a dead task that was
+// purged.
 
 // DeadTask is a dead task as the store has it.
 type DeadTask struct {
@@ -24,8 +25,8 @@ type DeadTask struct {
 	Body   model.DeadTask
 	Count  int64
 	Purged bool
-	Asked  bool            // a user has asked to purge it
-	Edits  []model.Payload // inputs with which users have asked to requeue it
+	Asked  bool            // a user has asked to purge the dead task
+	Edits  []model.Payload // inputs with which users have asked to requeue the dead task
 }
 
 // requeued is a run that a requeue has started or will start.
@@ -40,14 +41,14 @@ type requeued struct {
 // undoneText is the reason in the outcome of a run whose requeue was undone.
 const undoneText = "the requeue was undone"
 
-// SettledDead reports whether the requeued task has ended. Users check this before they order
-// something for the dead task.
+// SettledDead reports whether a dead task was never requeued, or the run of its last requeue has
+// ended. Users check this before they order something for the dead task.
 func (s *Oracle) SettledDead(x *DeadTask) bool {
 	r := s.Ledger.Runs[x.Body.Requeued.Run]
 	return x.Body.Requeued.IsZero() || r != nil && !r.Open()
 }
 
-// applyDeadRows applies the dead tasks of a batch.
+// applyDeadRows applies the changes of dead tasks in a batch to the ledger.
 func (l *ledger) applyDeadRows(b *store.Batch) {
 	for i := range b.Dead {
 		row := &b.Dead[i]
@@ -232,7 +233,8 @@ func (s *Oracle) CheckDead() {
 		if r == nil {
 			s.Fail("E38: the dead task of %s was requeued as %s, which never began", q.dead.Ref, scenario.Short(q.run))
 		}
-		// the last condition fails if the task was requeued again before it received the undo
+		// the last condition is false if the dead task was requeued again before the undo reached
+		// the run
 		if undone(r) != q.undone && !q.dead.Purged && q.dead.Body.Requeued.Run == q.run {
 			s.Fail("E38: the requeue as %s was taken back, and its dead task is not as it was", scenario.Short(q.run))
 		}

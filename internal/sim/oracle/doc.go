@@ -2,9 +2,9 @@
 //
 // The ledger is the expected content of the store. The disk applies every accepted commit to it,
 // and the ledger checks each row immediately. An error names the number of the invariant that the
-// row breaks. The cluster lets the oracle check every effect (an answer, a call to a worker, mail):
-// the cause of the effect must be durable. In the end the oracle compares the store with the
-// ledger.
+// row breaks. The cluster lets the oracle check every effect (an answer, a call to a worker, mail).
+// The cause of an effect must be durable before the effect happens. In the end the oracle compares
+// the store with the ledger.
 //
 // Words of this package:
 //

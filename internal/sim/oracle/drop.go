@@ -8,15 +8,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some seeds operators drop signals that the code has not taken, or skip them: a skipped signal
-// moves behind all other signals. What must hold (I11): a signal is dropped at most once, only on
-// the order of an operator, and only if the code has not taken it. The code never takes a dropped
-// signal. The simulator does not change histories in these seeds.
+// In some seeds operators drop or skip signals that the code has not taken. A skipped signal moves
+// behind all other signals. Rule I11 says: a signal is dropped at most once, only on the order of
+// an operator, and only if the code has not taken it. The code never takes a dropped signal. The
+// simulator does not change histories in these seeds.
 
 // Unread returns the signals of a run that its code has not taken and no operator has dropped.
 func (r *Run) Unread() (list []model.Event) {
 	for i := range r.Events {
-		switch e := &r.Events[i]; e.Kind { //nolint:exhaustive // the others are not about signals
+		switch e := &r.Events[i]; e.Kind { //nolint:exhaustive // other kinds are not about signals
 		case model.EventSignalReceived:
 			list = append(list, *e)
 		case model.EventSignalTaken, model.EventSignalDropped:

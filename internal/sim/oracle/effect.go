@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// CheckCallAnswer checks the answer that a caller of an entity gets: the change that it reports is
-// durable.
+// CheckCallAnswer checks the answer that a caller of an entity gets. The change that the answer
+// reports must be durable.
 func (s *Oracle) CheckCallAnswer(o *Op, a *model.Answer) {
 	l, m := s.Ledger, &o.Message
 	n := l.HoldingOf(m.To)
@@ -27,7 +27,7 @@ func (s *Oracle) CheckCallAnswer(o *Op, a *model.Answer) {
 	case m.Name == scenario.DoRead:
 		stamp := scenario.StampIn(a.Output)
 		at := n.Seen(stamp, o.Since)
-		expired := stamp == 0 && n.Row.Expired(s.FairTime()) // a view sees no state after that
+		expired := stamp == 0 && n.Row.Expired(s.FairTime()) // views do not see an expired state
 		if at < 0 && !expired {
 			s.Fail("L10: %s is shown state %d, which is not in the store, or older than what a caller was shown before", o, stamp)
 		}
@@ -44,7 +44,7 @@ func (s *Oracle) CheckCallAnswer(o *Op, a *model.Answer) {
 	}
 }
 
-// When an effect happens, its cause must be durable (L2, I4).
+// The checks below enforce this rule: when an effect happens, its cause must be durable (L2, I4).
 
 // Stored checks that the events that a lane passes on are in the store.
 func (s *Oracle) Stored(id model.RunID, events []model.Event, who string) *Run {
@@ -73,7 +73,8 @@ func (s *Oracle) CheckResult(o *Op, res *lane.Result) {
 	s.hears(o, r)
 }
 
-// CheckAnswer checks the answer that a caller gets: everything that it reports is durable.
+// CheckAnswer checks the answer that a caller gets. Everything that the answer reports must be
+// durable.
 func (s *Oracle) CheckAnswer(o *Op, a *model.Answer) {
 	if o.Message.Kind == model.MessageDelete {
 		for _, id := range o.Message.Runs {

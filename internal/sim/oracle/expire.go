@@ -6,12 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some seeds states of accounts expire. What must hold (X1): a state leaves the store only by an
-// operation or after its time. No operation gets a state after its time. In the end every state
-// whose time is over has left the store. The timer that the row names is the timer in the store.
+// In some seeds states of accounts expire. Rule X1 says: a state leaves the store only because of
+// an operation, or after its time is over. No operation gets a state whose time is over. In the end
+// every state whose time is over has left the store. The timer that the row names is the timer in
+// the store.
 
-// stateEnd returns an entry of a path that means the end of a state. The other entries of a path
-// are hand-overs.
+// stateEnd returns an entry of a path that stands for the end of a state. A path is the list of
+// hand-overs that lead from one state of an entity to another; its other entries are hand-overs.
 func stateEnd(of *scenario.Account) *scenario.Handover { return &scenario.Handover{Base: of} }
 
 func isStateEnd(h *scenario.Handover) bool { return h.Stamp == 0 }
@@ -20,8 +21,9 @@ func isStateEnd(h *scenario.Handover) bool { return h.Stamp == 0 }
 // same batch has produced.
 type stateEnds struct{ stored, others bool }
 
-// mayEnd reports whether the stored state may expire in a commit that stores the next row: its time
-// is over, and no section holds its lock both before and after the commit.
+// mayEnd reports whether the stored state may expire in a commit that stores the next row. That is
+// allowed if the time of the state is over, and if no section holds the lock of the entity both
+// before and after the commit.
 func (n *holding) mayEnd(next *model.Entity, now model.Time) bool {
 	return n.Row.Expires != 0 && n.Row.Expires <= now && !(n.Row.Locked() && next.Holder == n.Row.Holder)
 }

@@ -258,7 +258,7 @@ func (l *ledger) signal(a *Address, e *model.Event) {
 func (l *ledger) outcome(r *Run, e *model.Event) {
 	if e.Run.IsZero() {
 		if e.Status != model.Failed || e.Failure == nil {
-			// A closed run answers without its id.
+			// The answer of a closed run does not contain its id.
 			c := l.Addresses[e.Target]
 			if c == nil || len(c.Runs) == 0 {
 				l.Fail("I9: %s hears an outcome of %s, which never ran", r.ID, e.Target)
@@ -286,7 +286,7 @@ func (l *ledger) Channel(to, from model.ShardID) *channel {
 	return c
 }
 
-// message adds a message to its channel. Positions have no gap.
+// message adds a message to its channel. The positions in a channel have no gaps.
 func (l *ledger) message(b *store.Batch, row *store.MessageRow) {
 	l.owns(b, row.From)
 	c := l.Channel(row.To, row.From)
@@ -360,7 +360,7 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 	a := l.Address(m.To)
 	r := a.Current
 	if r != nil && m.Kind != model.MessageStart && m.Kind != model.MessageClosed && starts(b, r.ID) {
-		return // the batch starts the run, so there may have been no run for the message
+		return // the batch starts the run, so the message may have arrived when there was no run
 	}
 
 	switch m.Kind {
@@ -418,7 +418,7 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 	delete(l.Inbox, k.ID)
 	m := &row.Message
 	if _, refused := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: model.RefusedIDs + row.ID.String()}]; refused {
-		return // the sender gets an error and may send it again under the same id
+		return // the sender gets an error and may send the request again under the same id
 	}
 
 	if _, ok := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: m.RequestID}]; m.RequestID == "" || m.Kind == model.MessageCall && !ok {

@@ -35,8 +35,8 @@ func (s *Oracle) CheckRun(r *Run) {
 
 // CheckProgram compares the outcome of a run with its program.
 func (s *Oracle) CheckProgram(r *Run) {
-	// If the program runs over the history that the code had seen when it returned, it must end in
-	// the same way.
+	// Run the program over the history that the code had seen when it returned. The program must
+	// end in the same way.
 	m := s.NewMachine(&r.Start)
 	m.Hide(r.Events)
 	for i := range r.Events {
@@ -50,11 +50,11 @@ func (s *Oracle) CheckProgram(r *Run) {
 	case m.Broken != nil:
 		s.Fail("I13: history of %s: %v", scenario.Short(r.ID), m.Broken)
 	case r.outcome.Status == model.Terminated:
-		return // a run can be terminated at any place of its program
+		return // a run may be terminated at any place of its program
 	case r.outcome.Status == model.Continued && r.outcome.Failure != nil:
-		return // a reset ended it at any place of its program
+		return // a reset may end a run at any place of its program
 	case r.unbegun || timedOut(&r.outcome):
-		return // the run ended before its program began, or at any place of its program
+		return // the run may have ended before its program began, or at any place of its program
 	case m.End == nil:
 		s.Fail("I13: %s is %s, and its program has not ended", scenario.Short(r.ID), r.outcome.Status)
 	case m.End.Status != r.outcome.Status || string(m.End.Output.Data) != string(r.outcome.Output.Data):
@@ -80,7 +80,7 @@ func (r *Run) labels() []model.Label {
 }
 
 // checkLabels checks that a query finds a run by the labels of its history, and that the next run
-// of the chain starts with them.
+// of the chain starts with these labels.
 func (s *Oracle) checkLabels(r *Run) {
 	rows, err := s.Store.LoadLabels(context.Background(), []store.RunKey{{Shard: r.Address.Shard, Run: r.ID}})
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Oracle) CheckOps() {
 	s.checkOrder()
 }
 
-// isRepeated reports whether another op repeats this one.
+// isRepeated reports whether another op repeats this op.
 func (s *Oracle) isRepeated(o *Op) bool {
 	for _, x := range s.Ops {
 		if x.Shadow == o {
@@ -140,8 +140,8 @@ func (s *Oracle) isRepeated(o *Op) bool {
 }
 
 // checkOrder checks that signals of one user to one address arrive in order: if a signal was
-// accepted before the user sent another one, it comes first. A late copy says nothing about the
-// order, because the owner may have received the first copy long before.
+// accepted before the user sent another one, the first signal comes first. A late copy of a signal
+// says nothing about the order, because the owner may have received the first copy long before.
 func (s *Oracle) checkOrder() {
 	type sent struct {
 		o     *Op

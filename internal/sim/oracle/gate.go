@@ -14,10 +14,10 @@ import (
 type Pass struct {
 	Spec    *model.TaskSpec
 	Input   *model.Payload
-	Found   bool // the claim existed before, and keeps what it held
+	Found   bool // the claim existed before, and keeps the permits that it held
 	Breaker rule.BreakerID
-	Era     int  // of the breaker; 0 if the breaker ignores the outcome
-	Probe   bool // through a half-open breaker
+	Era     int  // the era of the breaker; 0 if the breaker ignores the outcome
+	Probe   bool // the task has passed a half-open breaker
 	Lease   model.Time
 
 	// These are for nodes that share limits and breakers: when the task started, the limits whose
@@ -66,7 +66,7 @@ func (l *ledger) checkLimits(b *store.Batch) {
 
 		sets := k.Sets[k.Under[x.ref]:]
 		for _, u := range sets[0].Resolve(scenario.Tenant, x.t.spec, &x.t.Input) {
-			most := 0 // by all rules since then
+			most := 0 // the largest number that any rule set since the start of the task allows
 			for _, set := range sets {
 				n, ok := set.Numbers(u.Resource)
 				if !ok || n.Concurrency == 0 {
@@ -85,12 +85,13 @@ func (l *ledger) checkLimits(b *store.Batch) {
 }
 
 // holding counts the holders of a limit of a node according to the durable state. The node itself
-// counts its decisions, and the store may receive the decisions of one lane before the decisions of
-// another lane. So holding counts only tasks of the lane that commits. It leaves out tasks that the
-// lane no longer knows, or knows in another state: tasks of shards that have moved or are about to
-// move, and tasks of addresses whose rows cannot be written. It also leaves out a task whose report
-// comes after the next claim because a batch was refused or split: no worker executes that task.
-// This applies only to reports and time-outs from before the lane last applied inputs again.
+// counts what its lanes have decided, but the decisions of one lane may reach the store before the
+// decisions of another lane. So holding counts only tasks of the lane that commits. It leaves out
+// tasks that the lane no longer knows, or knows in another state: tasks of shards that have moved
+// or are about to move, and tasks of addresses whose rows cannot be written. If a batch was refused
+// or split, the report of a task may come after the next claim. holding leaves out such a task too,
+// because no worker executes it. It does so only for reports and time-outs from before the lane
+// last applied inputs again.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
 	for _, r := range l.Order {
 		if !r.Open() {
@@ -128,8 +129,9 @@ func claims(b *store.Batch, ref model.ClaimRef) bool {
 }
 
 // outOfTime reports whether a claim had no time left at the given time, and no worker has begun it.
-// The lane has decided the time-out and undone the decision, and the permit went to another task.
-// If a worker begins the claim nevertheless, that breaks G2.
+// In that case the lane may have decided that the claim has timed out, given the permit to another
+// task, and then undone the decision about the claim. If a worker begins the claim nevertheless,
+// that breaks G2.
 func (s *Oracle) outOfTime(ref model.ClaimRef, t *errandState, now model.Time) bool {
 	known, closes, silent := s.Claims[ref], t.spec.ToClose, t.spec.Silence
 	late := closes > 0 && now > t.since.Add(closes) || silent > 0 && now > t.since.Add(silent)

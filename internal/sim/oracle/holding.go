@@ -9,22 +9,23 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What must hold for entities, by the numbers in internal/archtest/testdata/invariants.txt: each
-// deed (a call of an entity, with its own id) is applied once (L3), on the state that the previous
-// deed has left (L2), in the order in which its sender made it (L4), and the same commit stores the
-// answer to the caller (L6). A failed deed has changed nothing (L5). Views see committed state, and
-// never an older state than before (L10). Only the commit that handles a mailbox item removes it.
+// The rules for entities follow. The file internal/archtest/testdata/invariants.txt has their
+// numbers. Each deed (a call of an entity, with its own id) is applied once (L3), on the state that
+// the previous deed has left (L2). The deeds of one sender are applied in the order in which the
+// sender made them (L4). The commit that applies a deed also stores the answer to the caller (L6).
+// A failed deed has changed nothing (L5). Views see committed state, and a later view never sees an
+// older state (L10). Only the commit that handles a mailbox item removes the item.
 
 // holding is the expected content of the store for an entity.
 type holding struct {
 	Address *Address
-	Row     model.Entity // zero if there is none
+	Row     model.Entity // zero if the store has no row
 	state   *scenario.Account
 	Box     []model.MailboxItem
-	hands   []*scenario.Handover // reported by workers
+	hands   []*scenario.Handover // the hand-overs that workers have reported
 	states  []uint64             // stamps of the committed states, in order; zero for no state
 	Shown   int                  // the index of the last state that a caller has seen
-	epoch   int64                // of the last granted lock
+	epoch   int64                // the epoch of the last granted lock
 	owner   model.Link           // the section that holds the lock
 	forced  int64                // the epoch of the last lock that an operator has taken away
 	// lines has the unhandled deeds of each sender, in order.
@@ -38,7 +39,7 @@ type doing struct {
 	amount  int64
 	oneWay  bool
 	brief   bool
-	link    model.Link // the step that waits for it
+	link    model.Link // the step that waits for the answer
 	Section string     // the section that makes the call
 	sender  model.Address
 
@@ -47,13 +48,13 @@ type doing struct {
 	applied bool
 	order   int
 	output  model.Payload
-	refused bool // it was refused or has failed, and must never be applied
+	refused bool // the deed was refused or has failed, and must never be applied
 
 	kept  bool    // the call is or was in the store
-	sent  custody // how owners had lost the shard when the call was stored
-	since custody // likewise, when the call came into the mailbox
-	kills int     // how many processes it has killed while it was in the store
-	aside bool    // it was set aside
+	sent  custody // how owners had lost the shard before the call was stored
+	since custody // how owners had lost the shard before the call came into the mailbox
+	kills int     // how many processes the call has killed while it was in the store
+	aside bool    // the call was set aside
 }
 
 // changes reports whether the deed changes the state of an account.
@@ -140,7 +141,7 @@ func (l *ledger) entities(b *store.Batch) {
 	for _, n := range l.touched(b) {
 		t := l.traces(b, n)
 		t.came = l.came(b, n)
-		// A deed that failed has no effect that could be out of order.
+		// A failed deed has no effect, so its order does not matter.
 		for id := range t.answers {
 			if t.answers[id].Failure != nil {
 				l.leaveLine(n, id, false)
@@ -286,7 +287,7 @@ func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem)
 		l.s.Did(scenario.OpMailed)
 		if r.Item.Message.Kind == model.MessageCall {
 			d := l.Meant(&r.Item.Message)
-			if !d.stored { // a read may wait there twice
+			if !d.stored { // a read may wait in the mailbox twice
 				d.stored, d.since = true, l.custody[n.Address.Shard]
 			}
 			l.storedIn(&r.Item.Message, n.Address.Shard)
@@ -325,9 +326,9 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 }
 
 // pathTo finds the hand-overs that lead to the state of a row. It first looks for a path without
-// expired states. If there is none, it lets the stored state expire if its time is over, and then
-// also states that the store never had. Last, it lets the stored state expire before its time,
-// which breaks an invariant.
+// expired states. If there is none, it looks for a path on which the stored state expires, if its
+// time is over. Next it allows that states expire that the store never had. Last it looks for a
+// path on which the stored state expires before its time, which breaks an invariant.
 func (l *ledger) pathTo(n *holding, t *traces, next *model.Entity, state *scenario.Account) (path []*scenario.Handover, ok bool) {
 	find := search{l: l, n: n, t: t, mayEnd: stateEnds{stored: n.mayEnd(next, l.s.FairTime())}}
 	path, ok = find.path(n.state, state, nil)
@@ -342,8 +343,9 @@ func (l *ledger) pathTo(n *holding, t *traces, next *model.Entity, state *scenar
 	return path, ok
 }
 
-// lacks reports whether a batch answers a call that is not on the path, or takes such a one-way
-// call from the mailbox. Such a call led to a state that expired in the batch that wrote it.
+// lacks reports whether a batch answers a call that is not on the path, or takes a one-way call
+// that is not on the path from the mailbox. Such a call led to a state that expired in the same
+// batch that produced it.
 func (l *ledger) lacks(path []*scenario.Handover, t *traces) bool {
 	isMissing := func(id uint64, oneWay bool) bool {
 		d := l.Doings[id]
@@ -442,12 +444,12 @@ func (l *ledger) fits(n *holding, h *scenario.Handover, t *traces) bool {
 		return false
 	}
 
-	changed, told := false, !t.rowless && (h.Base != nil || h.End != nil) // the row has it
+	changed, told := false, !t.rowless && (h.Base != nil || h.End != nil) // the row shows it
 	for i := range h.Calls {
 		c := &h.Calls[i]
 		changed = changed || c.Changed
 		d := l.Doings[c.ID]
-		// a read may wait there twice
+		// a read may wait in the mailbox twice
 		if d == nil || c.Changed && (d.applied || d.refused || n.hasMail(c.ID)) {
 			return false
 		}
@@ -457,9 +459,9 @@ func (l *ledger) fits(n *holding, h *scenario.Handover, t *traces) bool {
 		}
 		a, answered := t.answers[c.ID]
 		if d.oneWay || d.brief {
-			// A client's call that went directly to the owner, which executed it immediately, may
-			// leave only its request id in the batch, or nothing if the call has no id. Any other
-			// call that leaves nothing was undone.
+			// If a client's call went directly to the owner, and the owner executed it immediately,
+			// the batch may have only the request id of the call, or nothing if the call has no id.
+			// Any other call that leaves nothing in the batch was undone.
 			traced := answered || slices.Contains(t.taken, c.ID) || slices.Contains(t.came, c.ID)
 			if c.Changed && !traced && (d.named || !d.sender.IsZero()) {
 				return false
@@ -537,8 +539,8 @@ func itemDeed(it *model.MailboxItem) uint64 {
 	return d.ID
 }
 
-// takenCall checks that a call that leaves the mailbox was handled: it is applied, or its caller
-// gets an answer.
+// takenCall checks that a call that leaves the mailbox was handled. It was handled if it is
+// applied, or if its caller gets an answer.
 func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t *traces) {
 	if it.Message.Kind != model.MessageCall {
 		return
@@ -548,7 +550,7 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	_, told := t.answers[id]
 
 	// The store has messages of steps and entities in the order of their arrival. A request of a
-	// client may have arrived before its row was stored.
+	// client may have arrived earlier than the place of its row says.
 	barrier := slices.ContainsFunc(n.Box, func(o model.MailboxItem) bool { return o.Message.Kind == model.MessageLock && o.Seq < it.Seq })
 	switch {
 	case l.convicted(b, n, id):
@@ -598,7 +600,7 @@ func (l *ledger) stand(m *model.Message, sender model.Address) {
 	d.sender = sender
 	x, _ := scenario.DeedOf(m.Input)
 	n := l.HoldingOf(m.To)
-	// the others may leave no trace
+	// other operations may leave no trace
 	if m.Name == scenario.DoAdd || m.Name == scenario.DoPass || m.Name == scenario.DoSpawn {
 		n.lines[sender] = append(n.lines[sender], x.ID)
 	}
@@ -650,7 +652,7 @@ func (l *ledger) sentToEntity(m *model.Message) {
 // checkArrival checks that a message to an entity has had its effect.
 func (l *ledger) checkArrival(b *store.Batch, m *model.Message) {
 	n := l.HoldingOf(m.To)
-	switch m.Kind { //nolint:exhaustive // the others have none
+	switch m.Kind { //nolint:exhaustive // other kinds have no effect to check
 	case model.MessageCall:
 		d, _ := scenario.DeedOf(m.Input)
 		x := l.Doings[d.ID]

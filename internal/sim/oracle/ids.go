@@ -12,9 +12,9 @@ import (
 )
 
 // In some simulations users misuse request ids: they send another signal under the id of an
-// accepted signal. What must hold: the owner refuses the second signal, no matter through which
-// node it comes, and that signal is in no history. As in production, nodes forget request ids after
-// a certain time. They forget no id earlier, and in the end they have forgotten all ids.
+// accepted signal. The owner must refuse the second signal, no matter through which node it comes,
+// and that signal must be in no history. As in production, nodes forget request ids after a certain
+// time. They forget no id earlier, and in the end they have forgotten all ids.
 
 // SweepEvery is how often nodes forget request ids.
 const SweepEvery = 100 * kernel.Millisecond
@@ -54,7 +54,7 @@ func (l *ledger) Forget(shards []model.ShardID) {
 
 // CheckForgotten waits until all request ids are old, and checks that the store has forgotten them.
 func (s *Oracle) CheckForgotten() {
-	if !s.Plan.Forgets || s.Has(scenario.ClockJumps) { // it takes too long
+	if !s.Plan.Forgets || s.Has(scenario.ClockJumps) { // the wait takes too long
 		return
 	}
 
@@ -75,8 +75,8 @@ func (s *Oracle) CheckForgotten() {
 	s.Did(scenario.OpForgotten)
 }
 
-// RecordAnswer records that the caller of a request has its answer. The caller cannot ask again
-// under an id that the engine drew for it.
+// RecordAnswer records that the caller of a request has its answer. If the engine has drawn the
+// request id, the caller cannot ask again under that id.
 func (l *ledger) RecordAnswer(m *model.Message) {
 	if m.Drawn {
 		l.told[m.RequestID] = true

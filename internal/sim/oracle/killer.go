@@ -8,20 +8,21 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some seeds users make calls that kill the process that executes them. What must hold: no owner
-// sets a call aside before two owners have died while they executed only this call (K1). And a call
-// in the store kills at most four processes (K2): the first owner executes the call without a mark,
-// perhaps before its commit, so that the call is still in the inbox. The second owner stores the
-// call before it executes it. The two owners after it mark the call before they execute it. An
-// owner that gives the shard up in good order is not counted as dead, and its successor does not
-// know what happened before. That costs up to two more processes.
+// In some seeds users make calls that kill the process that executes them. Rule K1 says: no owner
+// sets a call aside before two owners have died while they executed only this call. Rule K2 says: a
+// call in the store kills at most four processes. The first owner executes the call without a mark,
+// perhaps before the commit that takes it from the inbox, so that the call is still in the inbox
+// after the death of that owner. The second owner stores the call before it executes the call. The
+// next two owners mark the call before they execute it. If an owner gives the shard up in good
+// order, the next owner does not know about earlier deaths. In that case the call may kill up to
+// two more processes.
 
 const (
 	loneDeaths = 2 // owners that must have died before a call is set aside
 	mostKills  = 4 // processes that a call may kill
 )
 
-// custody counts how the owners of a shard have lost it.
+// custody counts how many owners of a shard have died, and how many have given the shard up.
 type custody struct{ died, gaveUp int }
 
 // pass counts the end of an ownership.
@@ -75,7 +76,7 @@ func (l *ledger) CheckKill(a model.Address, deed uint64) {
 	l.s.Did(scenario.OpKilled)
 	n, d := l.HoldingOf(a), l.Doings[deed]
 	if n.Address.Sick || !l.isKept(n, deed) {
-		return // no owner executes again a call that is not in the store
+		return // a call that is not in the store is never executed again
 	}
 	d.kills++
 	if most := mostKills + 2*(l.custody[n.Address.Shard].gaveUp-d.sent.gaveUp); d.kills > most {
@@ -84,7 +85,7 @@ func (l *ledger) CheckKill(a model.Address, deed uint64) {
 }
 
 // marked replaces an item of a mailbox that a batch only marks. It returns false if the batch takes
-// the item.
+// the item out of the mailbox.
 func (l *ledger) marked(b *store.Batch, n *holding, i int) bool {
 	for j := range b.Mailbox {
 		r := &b.Mailbox[j]
@@ -111,7 +112,7 @@ func (l *ledger) isSetAside(row *store.InboxRow) bool {
 	return l.s.Has(scenario.Killers) && row.NotBefore == model.MaxTime && row.Message.Kind == model.MessageCall && strings.Contains(row.Message.ID, "processes died")
 }
 
-// convicted handles a call that a batch sets aside because owners have died while they made it
+// convicted checks a call that a batch sets aside because owners have died while they executed it
 // (K1). It returns false if the batch does not set the call aside.
 func (l *ledger) convicted(b *store.Batch, n *holding, id uint64) bool {
 	for i := range b.Deferred {

@@ -19,7 +19,7 @@ type ledger struct {
 	Pairs     map[[2]model.ShardID]*channel
 	Inbox     map[model.RunID]*store.InboxRow
 	replies   map[store.RequestKey]string
-	replied   map[store.RequestKey]model.Time // when, by the clocks of their nodes
+	replied   map[store.RequestKey]model.Time // when a request was answered, by its node's clock
 	// forgotten has requests whose id is too old, or whose caller has the answer.
 	forgotten map[store.RequestKey]bool
 	told      map[string]bool    // drawn request ids whose caller has the answer
@@ -42,24 +42,24 @@ type ledger struct {
 	alarms       map[model.Address]model.Time // timers of entities
 	Doings       map[uint64]*doing
 	requested    map[string]uint64 // deeds by the ids of their requests
-	released     map[lockOf]bool   // by messages
+	released     map[lockOf]bool   // locks that messages have released
 	doneDeeds    int
-	paid         int64 // into accounts
-	onItsWay     int64 // in flight from one to another
-	destroyed    int64 // with accounts that were deleted
+	paid         int64 // money that was paid into accounts
+	onItsWay     int64 // money in flight from one account to another
+	destroyed    int64 // money in accounts that were deleted
 
 	tenure  []int // how many owners each shard has had
 	custody []custody
 	begun   []begun
-	made    int          // tasks
-	tally   [endings]int // of them, by how they ended
+	made    int          // number of tasks
+	tally   [endings]int // number of tasks by how they ended
 }
 
 // Member is a node as the store knows it.
 type Member struct {
 	Alive bool
-	// Until Betrayed the node may trust its lease, although other nodes declared it dead while it
-	// lived.
+	// Other nodes may have declared the node dead while it lived. Until the time Betrayed, such a
+	// node may still trust its lease.
 	Betrayed int64
 	Epoch    int64
 	Life     *Life   // nil if the answer to its registration was lost
@@ -83,31 +83,32 @@ type Run struct {
 	ID       model.RunID
 	Address  *Address
 	Start    model.Start
-	Events   []model.Event // 1, 2, …; carried ones included
+	Events   []model.Event // the events 1, 2, …, including carried events
 	outcome  model.Outcome
 	Timers   []store.Timer
 	Parked   bool
 	Blocked  *model.Reason
 	Asks     [scenario.MaxBlocks + 1][scenario.MaxAsks]history
-	fresh    int // how many answers said that they started this run
+	fresh    int // how many answers said that their request started this run
 	settled  map[string]string
 	Cancel   bool
-	Provided *Op // the last input that the helper sent it
+	Provided *Op // the last input that the helper sent to the run
 	Paused   bool
 	pauses   int
-	Resumed  *Op   // the last attempt of the helper to resume it
+	Resumed  *Op   // the last attempt of the helper to resume the run
 	Shown    int64 // the last event that an answer to a query included
-	// Origin is the input of the first run of its chain, or of the chain that it was copied from.
+	// Origin is the input of the first run of the chain of this run, or of the chain from which
+	// this run was copied.
 	Origin   model.Payload
 	Pin      string
-	replaced *Run  // the run that was current when it started
-	Stranded bool  // was seen waiting for a worker of its version
+	replaced *Run  // the run that was current when this run started
+	Stranded bool  // a user has seen that the run waits for a worker of its version
 	Deleted  int64 // when it was deleted; 0 if it exists
 	Tasks    map[string]*errandState
 	sections map[string]*locking
 
-	condemned bool // a user has asked to delete it
-	unbegun   bool // it was canceled before its start time
+	condemned bool // a user has asked to delete the run
+	unbegun   bool // the run was canceled before its start time
 }
 
 // Open reports whether the run has not ended.
@@ -122,13 +123,13 @@ type history struct {
 // received is a signal in a history.
 type received struct {
 	address *Address
-	order   int // among the signals of the address
+	order   int // its place among the signals of the address
 }
 
 // channel is the ordered messages between two shards.
 type channel struct {
 	Rows []store.MessageRow
-	Next int64 // cursor
+	Next int64 // the cursor: how many messages the receiver has consumed
 }
 
 func newLedger(s *Oracle) *ledger {
@@ -152,7 +153,7 @@ func (l *ledger) Address(a model.Address) *Address {
 
 func (l *ledger) Fail(format string, args ...any) { l.s.Fail(format, args...) }
 
-// AddressOf returns the address of a run. The run may be one that the batch starts.
+// AddressOf returns the address of a run, which may also be a run that the batch starts.
 func (l *ledger) AddressOf(b *store.Batch, id model.RunID) *Address {
 	if r := l.Runs[id]; r != nil {
 		return r.Address
@@ -365,7 +366,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 			l.signal(a, &e)
 		}
 
-		switch e.Kind { //nolint:exhaustive // the others mean nothing to the ledger
+		switch e.Kind { //nolint:exhaustive // other kinds mean nothing to the ledger
 		case model.EventCancelRequest:
 			r.Cancel = true
 		case model.EventPaused:
@@ -484,7 +485,7 @@ func (l *ledger) mark(b *store.Batch, row *store.MarkRow) {
 			l.s.Did(scenario.OpQuarantined)
 			r.Address.quarantined = true
 		case model.WaitStuck:
-			// this is how workers of the simulation report that they cannot run a workflow
+			// workers of the simulation report in this way that they cannot run a workflow
 			l.s.Did(scenario.OpBlocked)
 		default:
 			l.Fail("run %s of %s is blocked: %s", row.Run, r.Address.Name, row.Blocked)
@@ -549,7 +550,7 @@ func (l *ledger) closedWhole(b *store.Batch) {
 
 		told := func(k model.MessageKind, to model.Address, id string) bool {
 			return sendsAny(b, func(m *model.Message) bool {
-				// a cancel names an earlier run
+				// a cancel may name an earlier run of the address as its sender
 				by := m.From.Run == r.ID || k == model.MessageCancel && m.From.Address == r.Address.Name
 				return m.Kind == k && m.To == to && m.ID == id && by
 			})
@@ -568,7 +569,7 @@ func (l *ledger) closedWhole(b *store.Batch) {
 				bi, ai, _ := scenario.ParseAsk(e.ID)
 				h := &r.Asks[bi][ai]
 				if next := l.Runs[r.outcome.Next]; next != nil && next.Asks[bi][ai].started && !next.Start.Source.IsZero() {
-					continue // a reset has kept it
+					continue // a reset has kept the child
 				}
 				if e.Policy == model.CancelChild && !h.closed && !h.withdrawn && e.Input.Data != nil && !told(model.MessageCancel, e.Target, "") {
 					l.Fail("E40: %s was closed and its child %s is not canceled", r.ID, e.Target)

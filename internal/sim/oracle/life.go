@@ -13,7 +13,7 @@ type Life struct {
 	Now   func() model.Time
 }
 
-// LaneLog is what the checks know about a lane, in addition to its rows.
+// LaneLog is what the checks know about a lane, in addition to the rows of the lane.
 type LaneLog struct {
 	// Undone is when the lane last applied inputs again, because the store refused a batch, or
 	// because the lane split a batch that never finished in time. Clock is the time of the node at
@@ -30,7 +30,7 @@ type Admissions struct {
 	// last pass.
 	Passes map[model.TaskRef]int
 	Under  map[model.TaskRef]int
-	Sets   []*rule.Set // that the board has used
+	Sets   []*rule.Set // the rule sets that the board has used
 }
 
 // taskWorker is a worker of tasks, as the checks see it.

@@ -13,24 +13,24 @@ type Op struct {
 	Index   int
 	Message model.Message // Kind is 0 for await and read
 	Read    bool
-	Run     model.RunID // to await; zero means the end of the chain
+	Run     model.RunID // the run to await; zero means the end of the chain
 
 	Tries   int
 	Invoked int64
 	Ended   int64
 	Acked   bool
-	Refused error // permanently
+	Refused error // the error of a permanent refusal
 	Unknown bool  // the outcome cannot be known
 	Done    bool
 	Floor   map[model.RunID]int64 // how many events earlier answers to queries included
-	Misuses bool                  // its request id belongs to another request
+	Misuses bool                  // the request id belongs to another request
 	Shadow  *Op                   // the op that this one repeats with the same request id
-	Copied  bool                  // another request has its request id
+	Copied  bool                  // another request has the same request id
 	// Received says that a server has learned, or will learn, that the user has the answer.
 	Received bool
 	// Since is the newest state of the entity that a caller had seen before this request.
 	Since int
-	Reads int // how often it has read the history again
+	Reads int // how often the user has read the history again
 
 	What string // for a request about settings
 }

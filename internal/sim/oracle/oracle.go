@@ -21,24 +21,24 @@ type Oracle struct {
 
 	Shift   int64   // how far the clock of the store has jumped
 	Lasting int64   // the largest shift that has lasted
-	Jumping int64   // when it jumps back
-	Jumped  []int64 // when it jumped
-	Stepped int64   // when it last jumped permanently
-	Slewed  bool    // it jumped by so little that nodes follow
+	Jumping int64   // when the clock jumps back
+	Jumped  []int64 // when the clock jumped
+	Stepped int64   // when the clock last jumped permanently
+	Slewed  bool    // the clock jumped by so little that nodes follow
 	// Tripped is the duration of the slowest call with which a node first read the store's clock.
 	Tripped int64
-	Behind  int64 // the most that the clock of a node was behind the store's
+	Behind  int64 // the longest time by which the clock of a node was behind the store's clock
 
 	damage    damage
 	damaged   map[model.RunID]bool   // requests, and whether their rows are damaged
 	NewEvents map[model.Address]bool // addresses with events that the old build cannot read
 	Heaviest  int                    // bytes of the largest request of a user
 
-	TaskWorkers map[string]taskWorker // all that ever existed, by name
+	TaskWorkers map[string]taskWorker // all task workers that ever existed, by name
 	Claims      map[model.ClaimRef]*claimed
 	Reports     map[model.ClaimRef][]*model.TaskReport
 	Beats       map[model.ClaimRef]Beat
-	Dropped     map[model.ClaimRef]bool // given back because no worker has it
+	Dropped     map[model.ClaimRef]bool // claims that were given back because no worker had them
 
 	Sets     []*rule.Set               // rule sets that nodes have used
 	began    map[rule.Resource][]int64 // start times of tasks that need a token

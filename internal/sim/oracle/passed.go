@@ -10,10 +10,10 @@ import (
 )
 
 // A message between two shards of a lane may take effect in the batch that sends it. Such a message
-// is called passed, and it has no row. What must hold: the lane owns both shards, no earlier
-// message between them is on its way, and the effects are in the same batch. No call begins before
-// the batch that sends it is durable. If the call has waited for a lock, the batch that releases
-// the lock must be durable too.
+// is called passed, and it has no row. The rules are: the lane owns both shards, no earlier message
+// between the two shards is on its way, and the effects are in the same batch. No call begins
+// before the batch that sends it is durable. If the call has waited for a lock, the batch that
+// releases the lock must be durable too.
 
 // sentIn returns the messages that a batch sends: first the passed messages, then the messages with
 // a row.
@@ -27,7 +27,7 @@ func sentIn(b *store.Batch) (all []*model.Message) {
 	return all
 }
 
-// sendsAny reports whether a batch sends a message for which the function is returns true.
+// sendsAny reports whether a batch sends a message that the given function accepts.
 func sendsAny(b *store.Batch, is func(*model.Message) bool) bool {
 	return slices.ContainsFunc(sentIn(b), is)
 }
@@ -76,7 +76,8 @@ func (l *ledger) pass(b *store.Batch) {
 	}
 }
 
-// arrivedInside checks that the passed messages of a batch have had their effects in it.
+// arrivedInside checks that the passed messages of a batch have had their effects in the same
+// batch.
 func (l *ledger) arrivedInside(b *store.Batch) {
 	for i := range b.Passed {
 		m := b.Passed[i].Message
@@ -87,8 +88,9 @@ func (l *ledger) arrivedInside(b *store.Batch) {
 	}
 }
 
-// CheckBegun checks a call that a worker of entities gets from a node: the batch that sends the
-// call is durable. If the call has waited for a lock, the release of the lock is durable too.
+// CheckBegun checks a call that a worker of entities gets from a node. The batch that sends the
+// call must be durable. If the call has waited for a lock, the release of the lock must be durable
+// too.
 func (s *Oracle) CheckBegun(node model.NodeID, entity model.Address, c *model.OperationCall) {
 	l := s.Ledger
 	x, _ := scenario.DeedOf(c.Input)

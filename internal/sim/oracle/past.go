@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Users also change histories: they fork, import, retry, reset and delete runs. What must hold: a
+// Users also change histories: they fork, import, retry, reset and delete runs. The rules are: a
 // run with a past has exactly the events that its source had up to the cut, except for the events
 // that docs/histories.md says are left out. The new run also has the messages that were accepted
 // after the cut. No caller gets two answers, or an answer from a copy. No caller sees a run that
@@ -89,7 +89,8 @@ func hasResult(k model.EventKind) bool {
 	return k == model.EventStepCompleted || k == model.EventStepFailed || k == model.EventChildClosed
 }
 
-// TakeOver returns a message that replaces the current run by a new one with its past.
+// TakeOver returns a message that replaces the current run by a new run with the past of the
+// current run.
 func (s *Oracle) TakeOver(r *Run, mode cutting.Mode) *model.Message {
 	plan := s.cut(r, mode)
 	if plan == nil {
@@ -102,7 +103,7 @@ func (s *Oracle) TakeOver(r *Run, mode cutting.Mode) *model.Message {
 }
 
 // copied returns a message that starts an independent execution with the past of a run. The run may
-// have been deleted after its export.
+// have been deleted after its history was exported.
 func (s *Oracle) copied(r *Run, mode cutting.Mode) *model.Message {
 	var plan *cutting.Plan
 	switch {
@@ -127,8 +128,8 @@ func (s *Oracle) copied(r *Run, mode cutting.Mode) *model.Message {
 	return &model.Message{Kind: model.MessageStart, To: to, Input: r.Start.Input, Reuse: reuse, Labels: r.Start.Labels, Past: &plan.Past}
 }
 
-// Deletion returns a message that deletes a closed run with its predecessors, the run alone, or
-// only one of its predecessors.
+// Deletion returns a message that deletes a closed run. The message deletes the run together with
+// its predecessors, or only the run, or only one of its predecessors.
 func (s *Oracle) Deletion(r *Run) *model.Message {
 	var chain []model.RunID
 	for x := r; x != nil && x.Deleted == 0; x = s.Ledger.Runs[x.Start.Previous] {
@@ -163,7 +164,8 @@ func (l *ledger) delete(b *store.Batch, key store.RunKey) {
 }
 
 // hears fails if a caller gets an answer about a run that was deleted before the caller asked. A
-// late copy of a request gets the answer to the first copy, so the time of the first copy is used.
+// late copy of a request gets the answer to the first copy, so hears uses the time of the first
+// copy.
 func (s *Oracle) hears(o *Op, r *Run) {
 	asked := o.Invoked
 	if o.Shadow != nil {
@@ -217,7 +219,7 @@ func (l *ledger) countPast(r, src *Run, whole, retry bool) {
 	case !st.Previous.IsZero():
 		l.s.Did(scenario.OpReset)
 		for i := range src.Events {
-			switch src.Events[i].Kind { //nolint:exhaustive // the others need no check
+			switch src.Events[i].Kind { //nolint:exhaustive // other kinds need no check
 			case model.EventUpdateReceived, model.EventStateSet, model.EventLabeled, model.EventPaused:
 				l.s.Did(scenario.OpResetTalk)
 				return
@@ -253,11 +255,11 @@ func mayBeBlank(kept []model.Event, o *model.Event, retry bool) bool {
 	settled := slices.ContainsFunc(kept, func(e model.Event) bool {
 		return e.ID == o.ID && (e.Kind == model.EventChildClosed || e.Kind == model.EventAnswered || e.Kind == model.EventWithdrawn)
 	})
-	left := !slices.ContainsFunc(kept, func(e model.Event) bool { // of a task without an outcome
+	left := !slices.ContainsFunc(kept, func(e model.Event) bool { // the task has no outcome
 		return e.ID == o.ID && (e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventWithdrawn || e.TimedOutForGood())
 	})
 
-	switch o.Kind { //nolint:exhaustive // the others stay
+	switch o.Kind { //nolint:exhaustive // other kinds stay
 	case model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
 		return left
 	case model.EventWatched, model.EventPaused, model.EventResumed:
@@ -329,7 +331,7 @@ func (l *ledger) checkAdded(b *store.Batch, r, src *Run, at int, takesOver, gave
 	}
 }
 
-// checkBegun checks the answer that a user gets when it starts a run with a past.
+// checkBegun checks the answer that a user gets after starting a run with a past.
 func (s *Oracle) checkBegun(o *Op, a *model.Answer, r *Run) {
 	m := &o.Message
 	s.checkReuse(o, a, r)
@@ -363,7 +365,7 @@ func (s *Oracle) CheckDeleted(r *Run) {
 
 // inherit records what a run has from its past.
 func (r *Run) inherit(e *model.Event) {
-	switch e.Kind { //nolint:exhaustive // the others are recorded below or not needed
+	switch e.Kind { //nolint:exhaustive // other kinds are recorded below or not needed
 	case model.EventPromiseSettled:
 		if r.settled == nil {
 			r.settled = map[string]string{}

@@ -9,9 +9,9 @@ import (
 
 // In some simulations workers have versions and offer their workflows as pinned: the first worker
 // that continues a run binds the run to its version. Deploys take all workers of one version away
-// and bring them back later. What must hold: no worker gets a run that is pinned to another
-// version, unless the code of the worker no longer pins the workflow. A run is pinned once. A run
-// that waited for its version continues.
+// and bring them back later. The rules are: no worker gets a run that is pinned to another version,
+// unless the code of the worker no longer pins the workflow. A run is pinned once. A run that
+// waited for its version continues.
 
 // recordPin records that a run is bound to a version.
 func (l *ledger) recordPin(r *Run, e *model.Event) {

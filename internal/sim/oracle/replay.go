@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// SweepAll removes everything that may be removed.
+// SweepAll removes from the store everything that may be removed.
 func (s *Oracle) SweepAll() {
 	for i := range s.Plan.Shards {
 		if _, err := s.Store.Sweep(context.Background(), store.SweepRequest{Shards: []model.ShardID{model.ShardID(i)}, Limit: 1 << 20}); err != nil {
@@ -49,7 +49,7 @@ func (s *Oracle) Needs(r *Run) (list []model.Address) {
 		list = append(append(list, b.Locks...), b.Targets[:]...)
 	}
 
-	for i := range r.Events { // a copy waits for the child of its source
+	for i := range r.Events { // a copied run waits for the child of the run that it was copied from
 		if block, _, ok := scenario.ParseAsk(r.Events[i].ID); ok && block == m.PC && !r.Events[i].Target.IsZero() {
 			list = append(list, r.Events[i].Target)
 		}

@@ -9,12 +9,13 @@ import (
 )
 
 // Closed runs and dead tasks leave the store after a while: the lanes remove runs, and the sweep of
-// their owner removes dead tasks. What must hold (R1): nothing leaves before its time, unless a
-// user asks for it. An open run never leaves. A requeued dead task stays until the new task has
-// ended. A retention that a run states at its end applies to that run. And (R2): everything leaves
-// in the end. If nothing else happens, a row leaves within its time plus two sweeps.
+// their owner removes dead tasks. Rule R1 says: nothing leaves before its time, unless a user asks
+// for it. An open run never leaves. A requeued dead task stays until the new task has ended. A
+// retention that a run states at its end applies to that run. Rule R2 says: everything leaves in
+// the end. If nothing else happens, a row leaves within its time plus two sweeps.
 
-// leaves returns when a closed run may be removed. ever is false for a run that stays.
+// leaves returns when a closed run may be removed. ever is false for a run that stays in the store
+// forever.
 func (r *Run) leaves(s *Oracle) (at model.Time, ever bool) {
 	if own := r.outcome.Leaves; own != 0 {
 		return own, own < kernel.Epoch+model.Time(365*24*3600*kernel.Second)
@@ -38,7 +39,8 @@ func (l *ledger) checkLeaves(b *store.Batch, r *Run) {
 	}
 }
 
-// checkExpiry checks that a run may leave: a user has asked for it, or its time is over.
+// checkExpiry checks that a run may leave the store: a user has asked for that, or the retention of
+// the run is over.
 func (l *ledger) checkExpiry(r *Run) {
 	if r.condemned {
 		return

@@ -6,13 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some simulations rows cannot be read. Some are from a newer build: processes are upgraded one
-// after the other, and the old build does not know some kinds of messages and events. Others are
-// damaged: requests in inboxes, and rows on the pages of timers, runnable runs, expired runs and
-// mailboxes. What must hold: the owner processes the rows after such a row. A row of a newer build
-// takes effect once, when a newer build owns the shard. Until then, all executions that do not wait
-// for the row continue. The owner sets a damaged request aside, so that its sender can send it
-// again.
+// In some simulations rows cannot be read. Some of these rows are from a newer build: processes are
+// upgraded one after the other, and the old build does not know some kinds of messages and events.
+// Other rows are damaged: requests in inboxes, and rows on the pages of timers, runnable runs,
+// expired runs and mailboxes. The rules are: the owner processes the rows that come after an
+// unreadable row. A row of a newer build takes effect once, when a newer build owns the shard.
+// Until then, all executions that do not wait for the row continue. The owner sets a damaged
+// request aside, so that its sender can send it again.
 
 // NewKind gives an address an event of a kind that the old build does not know.
 func (s *Oracle) NewKind() {
@@ -29,7 +29,7 @@ func (s *Oracle) IsDamaged(row *store.InboxRow) bool {
 	if known || s.Healed {
 		return bad
 	}
-	switch m := &row.Message; m.Kind { //nolint:exhaustive // senders cannot repeat the others
+	switch m := &row.Message; m.Kind { //nolint:exhaustive // senders cannot repeat other kinds
 	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessagePause, model.MessageResume, model.MessageUpdate:
 		bad = m.From.ID == "" && !m.To.IsEntity() && s.Chance(s.Plan.Damage)
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A section is the part of workflow code that holds locks of entities. What must hold: an entity
-// has at most one holder, and a section that has received a lock keeps it until it releases it
-// (L22, L24, L29). A section asks the entities one after the other, in an order that is the same
-// for all sections (L25), and entities grant in the order of the requests (L27). The fencing tokens
-// grow (L37). Between grant and release the entity runs only calls of the section. It runs calls of
-// the section at no other time (L24, L36). The commit that ends a section, or its run, releases
-// everything that the section asked for (L28, L32).
+// A section is the part of workflow code that holds locks of entities. The rules are: an entity has
+// at most one holder, and a section that has received a lock keeps the lock until the section
+// releases it (L22, L24, L29). A section asks the entities one after the other, in an order that is
+// the same for all sections (L25), and entities grant in the order of the requests (L27). The
+// fencing tokens grow (L37). Between the grant and the release of its lock, the entity runs only
+// calls of the section, and it runs calls of the section at no other time (L24, L36). The commit
+// that ends a section, or its run, releases everything that the section asked for (L28, L32).
 
 // locking is a section in the ledger.
 type locking struct {
@@ -23,8 +23,8 @@ type locking struct {
 	over    bool
 }
 
-// asked returns the entities that have granted a lock to the section, and the next one, which may
-// grant it.
+// asked returns the entities that have granted a lock to the section, and the next entity, which
+// may also have granted its lock.
 func (x *locking) asked() []model.Address { return x.locks[:min(x.granted+1, len(x.locks))] }
 
 func sends(b *store.Batch, kind model.MessageKind, to model.Address, from model.Link) bool {
@@ -57,7 +57,8 @@ func (r *Run) link(id string) model.Link {
 	return model.Link{Address: r.Address.Name, Run: r.ID, ID: id}
 }
 
-// lockGranted checks that a section holds the lock if its history says that it was granted.
+// lockGranted checks an event that says that a lock was granted to a section. The section must hold
+// that lock.
 func (l *ledger) lockGranted(b *store.Batch, r *Run, e *model.Event) {
 	x := r.sections[e.ID]
 	if x == nil || x.over || x.granted == len(x.locks) || x.locks[x.granted] != e.Target {
@@ -156,8 +157,8 @@ type lockOf struct {
 	entity  model.Address
 }
 
-// grants checks a grant of a lock: its epoch is larger than all earlier epochs, and the entity has
-// handled everything that arrived before the request.
+// grants checks a grant of a lock. The epoch of the grant must be larger than all earlier epochs,
+// and the entity must have handled everything that arrived before the request for the lock.
 func (l *ledger) grants(b *store.Batch, n *holding, m *model.Message, taken []model.MailboxItem) {
 	section := model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	if m.Epoch == n.epoch && section == n.owner {
@@ -194,7 +195,7 @@ func (l *ledger) lockArrived(b *store.Batch, n *holding, m *model.Message) {
 	})
 	holds := n.Row.Locked() && n.Row.Holder == m.From
 	switch {
-	case n.Address.Sick: // a quarantine delays messages, so a later request may be first
+	case n.Address.Sick: // a quarantine delays messages, so a later request may be served first
 	case m.Kind == model.MessageRelease && (waits || holds):
 		l.Fail("L32: %s of %s has let go of %s, and holds it (%v) or waits for it (%v)", m.From.ID, scenario.Short(m.From.Run), m.To, holds, waits)
 	case m.Kind == model.MessageLock && !waits && !holds && !l.released[lockOf{m.From, m.To}] && n.owner != m.From:

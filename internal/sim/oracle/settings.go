@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// PageStored records a page of the ledger, and counts the shares of dead nodes that it no longer
-// has.
+// PageStored records a stored page of the ledger of permits. It counts the shares of dead nodes
+// that were on the earlier version of the page and are no longer there.
 func (s *Oracle) PageStored(x *store.Setting) {
 	list, sole, err := limits.Read(x.Body)
 	if err != nil {

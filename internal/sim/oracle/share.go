@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// What must hold for limits and breakers that all nodes share, when nodes die, are late, or do not
-// know whether their writes landed:
+// All nodes may share limits and breakers. Nodes die, are late, or do not know whether their writes
+// have taken effect. These rules must hold nevertheless:
 //
 //   - Over all nodes, a limit never has more holders than permits (D1). This holds for the tasks
 //     that nodes have let through and still count, including tasks of dead nodes. It also holds for
@@ -26,7 +26,7 @@ import (
 // While users change the numbers of a limit, nodes use different numbers for a moment, and pages
 // use the numbers of the last writer. The checks use the largest numbers that any node has used.
 
-// Most returns the largest number of tasks that may hold a limit, according to all rules that a
+// Most returns the largest number of tasks that may hold a limit, according to any rule set that a
 // node has used.
 func (s *Oracle) Most(r rule.Resource) (most int) {
 	for _, set := range s.Sets {
@@ -51,7 +51,7 @@ func (s *Oracle) Steady(r rule.Resource) (n limit.Numbers, ok bool) {
 
 // Spent checks that tasks do not start faster than a rate allows, in any interval.
 func (s *Oracle) Spent(now model.Time, ref model.TaskRef, r rule.Resource, n limit.Numbers) {
-	s.Behind = max(s.Behind, int64(s.StoreTime()-now)) // the clock of the node that lets it through
+	s.Behind = max(s.Behind, int64(s.StoreTime()-now)) // now is by the node's clock
 	at := s.began[r]
 	at = append(at, s.Now)
 	for i := range at {
@@ -86,8 +86,8 @@ func (s *Oracle) Breaker(id rule.BreakerID) *sharedBreaker {
 	return x
 }
 
-// BreakerStored checks a breaker that opens: enough calls have failed, and no call is counted
-// twice.
+// BreakerStored checks a breaker that opens. Enough calls must have failed, and no call may be
+// counted twice.
 func (s *Oracle) BreakerStored(name string, row []byte) {
 	o, err := breaker.Decode(row)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Oracle) BreakerStored(name string, row []byte) {
 		s.Did(scenario.OpRecovered)
 	}
 
-	// The node that closes the breaker lets calls through before the new state is stored. A
+	// The node that closes the breaker lets calls through before it has stored the new state. A
 	// half-open breaker may close and open again in one write.
 	since := int64(st.Since) - kernel.Epoch - s.Lag()
 	switch x.state = st.State; x.state {

@@ -11,9 +11,10 @@ import (
 )
 
 // This file has the requests of users to executions, the answers of the programs, and their checks.
-// What must hold: every accepted update is in one history, and all answers to it are the same, no
-// matter how often the user asks. Code answers a query from durable state, and never from an older
-// state than an earlier answer. No lane hands out work of a paused run. A terminated run is over.
+// The rules are: every accepted update is in one history, and all answers to an update are the
+// same, no matter how often the user asks. Code answers a query from durable state, and a later
+// answer never comes from an older state. No lane hands out work of a paused run. A terminated run
+// is over.
 
 // update is an accepted update.
 type update struct {
@@ -24,7 +25,7 @@ type update struct {
 
 // checkTalk checks the answer that a caller gets to an update, a query or an order.
 func (s *Oracle) checkTalk(o *Op, a *model.Answer, r *Run) {
-	switch o.Message.Kind { //nolint:exhaustive // the others are checked elsewhere
+	switch o.Message.Kind { //nolint:exhaustive // other kinds are checked elsewhere
 	case model.MessageUpdate:
 		u := s.Ledger.updates[o.Message.RequestID]
 		if o.Message.RequestID == "" { // the engine has drawn an id
@@ -57,16 +58,16 @@ func (s *Oracle) checkTalk(o *Op, a *model.Answer, r *Run) {
 	}
 }
 
-// CheckRefused checks an update that was refused because its execution had ended: the code has not
-// answered it.
+// CheckRefused checks an update that was refused because its execution had ended. The code must not
+// have answered the update.
 func (s *Oracle) CheckRefused(o *Op) {
 	if u := s.Ledger.updates[o.Message.RequestID]; o.Message.Kind == model.MessageUpdate && o.Message.RequestID != "" && u != nil && u.answered {
 		s.Fail("I16: %s was refused, and its history says that it was answered", o)
 	}
 }
 
-// updateKey names an update: the request of a client, or the step of a workflow that sent it. It is
-// empty for an update of a copied past, because no caller waits for its answer.
+// updateKey names an update: the request of a client, or the step of a workflow that sent it. The
+// key is empty for an update of a copied past, because no caller waits for the answer.
 func updateKey(e *model.Event) string {
 	if e.Watcher.ID != "" {
 		return e.Watcher.Run.String() + " " + e.Watcher.ID
@@ -116,7 +117,7 @@ func (l *ledger) updateAnswered(b *store.Batch, r *Run, e *model.Event) {
 	l.s.Did(scenario.OpUpdateAnswered)
 }
 
-// reply records a remembered answer. A request has only one.
+// reply records a remembered answer. A request has only one remembered answer.
 func (l *ledger) reply(r *store.Reply) {
 	old, ok := l.replies[r.RequestKey]
 	if ok && strings.HasPrefix(r.ID, model.RefusedIDs) {
@@ -180,7 +181,7 @@ func (l *ledger) cutOff(b *store.Batch, r *Run) {
 // unanswered returns the unanswered updates of a history, in order.
 func unanswered(events []model.Event) (open []model.Event) {
 	for _, e := range events {
-		switch e.Kind { //nolint:exhaustive // the others are not about updates
+		switch e.Kind { //nolint:exhaustive // other kinds are not about updates
 		case model.EventUpdateReceived:
 			open = append(open, e)
 		case model.EventUpdateAnswered:
@@ -221,11 +222,12 @@ func sameUpdate(a, b model.Event) bool {
 	return updateKey(&a) == updateKey(&b) && a.Input.Equal(b.Input)
 }
 
-// standing returns the state and whether the run is paused, both at the end of a history.
+// standing returns the state that the code has set, and whether the run is paused, both at the end
+// of a history.
 func standing(events []model.Event) (state map[string]string, paused bool) {
 	state = map[string]string{}
 	for _, e := range events {
-		switch e.Kind { //nolint:exhaustive // the others change neither
+		switch e.Kind { //nolint:exhaustive // other kinds change neither
 		case model.EventStateSet:
 			state[e.Name] = string(e.Output.Data)
 		case model.EventPaused:

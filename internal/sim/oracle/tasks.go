@@ -21,12 +21,12 @@ type Beat struct {
 type claimed struct {
 	Worker   string
 	Maker    model.NodeID
-	Permits  []rule.Resource // the limits that it holds, if nodes share them
-	Begun    bool            // its worker has received it
+	Permits  []rule.Resource // the limits whose permits the claim holds, if nodes share limits
+	Begun    bool            // the worker has received the claim
 	Late     bool            // its time is over, and another task has its permit
-	reported bool            // a report has ended it
-	Told     int64           // when its worker first reported; 0 if it has not
-	unsure   bool            // a report may have ended it: its task was being canceled
+	reported bool            // a report has ended the claim
+	Told     int64           // when the worker first reported; 0 if it has not reported
+	unsure   bool            // a report may have ended the claim: its task was being canceled
 	// Freed says that an owner of the run has decided that the claim is lost with its node, and has
 	// freed its permits. Other tasks may have these permits since, even if the owner has undone the
 	// decision.
@@ -41,15 +41,15 @@ type errandState struct {
 	visible   model.Time
 	Attempt   int
 	failed    int // failed attempts and time-outs
-	lost      int // successive workers that left
+	lost      int // how many workers in a row have left with the task
 	Held      bool
 	Claim     int64
 	worker    string
 	since     model.Time
 	Over      bool
-	inherited bool // from a past
+	inherited bool // the task comes from a past
 	Node      model.NodeID
-	tenure    int // of its shard, when it was claimed
+	tenure    int // how many owners the shard had had when the task was claimed
 }
 
 func (t *errandState) hold(attempt int, claim int64, worker string, at model.Time) {
@@ -134,7 +134,7 @@ func (l *ledger) taskFact(b *store.Batch, r *Run, e *model.Event) bool {
 	if t == nil {
 		return false
 	}
-	if t.Over && e.Kind != model.EventWithdrawn { // the program may not have known
+	if t.Over && e.Kind != model.EventWithdrawn { // the program may not know that the task is over
 		l.Fail("E9: %s of %s: a %s after its end", e.ID, r.ID, e.Kind)
 	}
 
@@ -232,7 +232,7 @@ func (l *ledger) taskFailed(b *store.Batch, r *Run, id string, t *errandState, f
 			l.s.Did(scenario.OpPoison)
 		}
 	case model.FailureSpent:
-		ok = false // nothing else in the simulation uses up attempts
+		ok = false // no other failure in the simulation uses up attempts
 	default:
 		l.reportedBy(r, id, t, func(o *model.TaskReport) bool { return o.Failure != nil && o.Failure.Message == f.Message })
 		l.s.Did(scenario.OpTaskFailed)
@@ -249,8 +249,8 @@ func (l *ledger) taskFailed(b *store.Batch, r *Run, id string, t *errandState, f
 	}
 }
 
-// checkLost checks a claim that the lane treats as lost or dropped: no live worker executes it
-// (E26).
+// checkLost checks a claim that the lane treats as lost or dropped. No live worker may execute the
+// claim (E26).
 func (l *ledger) checkLost(b *store.Batch, r *Run, id string, t *errandState) {
 	if !t.Held {
 		l.Fail("E26: %s of %s is lost, although no worker had it", id, r.ID)
@@ -272,7 +272,8 @@ func (l *ledger) checkLost(b *store.Batch, r *Run, id string, t *errandState) {
 	}
 }
 
-// dies records that a task has failed permanently: the batch must make it a dead task.
+// dies records that a task has failed permanently. The batch must make it a dead task, which
+// deadLetters checks.
 func (l *ledger) dies(r *Run, id string) {
 	l.dying = append(l.dying, store.DeadKey{RunKey: store.RunKey{Shard: r.Address.Shard, Run: r.ID}, Task: id})
 }
@@ -325,8 +326,8 @@ func (l *ledger) endTasks(b *store.Batch, r *Run) {
 	l.ends(t, how)
 }
 
-// deadLetters checks that a batch makes a dead task of every task that fails permanently in it, and
-// of no other task (E37).
+// deadLetters checks that a batch makes a dead task of every task that fails permanently in this
+// batch, and of no other task (E37).
 func (l *ledger) deadLetters(b *store.Batch) {
 	if len(b.Dead) != len(l.dying) {
 		l.Fail("E37: %d tasks fail finally, and there are %d dead tasks", len(l.dying), len(b.Dead))

@@ -11,20 +11,21 @@ import (
 )
 
 // Some starts have options: a delay, a time-out of the execution, a policy that repeats failed
-// runs. What must hold: no worker gets a run before its start time, and its code records nothing
-// before that (T1). An execution with a time-out fails at the time-out or later, never earlier, and
-// does not continue after it. All runs of the execution share the time-out (T2). After a failed
-// run, another attempt with the same input follows, as long as the policy allows it (T3).
+// runs. The rules are: no worker gets a run before its start time, and its code records nothing
+// before that time (T1). An execution with a time-out fails at the time-out or later, never
+// earlier, and does not continue after that. All runs of the execution share the time-out (T2).
+// After a failed run, another attempt with the same input follows, as long as the policy allows it
+// (T3).
 
 // patienceAfterTimeout is how long an execution may continue after its time-out once all faults
-// have ended: a node may have to take over first.
+// have ended. The execution needs this time because another node may have to take over first.
 const patienceAfterTimeout = 10 * kernel.Second
 
 // begins is the id of the timer that lets the code of a run begin.
 var begins = core.BirthTimers(&model.Start{Begins: 1})[0].ID
 
-// beginTimer returns the id of the timer that lets the code of a run begin. It is empty if the run
-// has no start time, or if its code has begun in its past.
+// beginTimer returns the id of the timer that lets the code of a run begin. The id is empty if the
+// run has no start time, or if the code began in the past of the run.
 func beginTimer(st *model.Start) string {
 	if st.Begins <= st.At || slices.ContainsFunc(st.Carried, func(e model.Event) bool { return e.ID != "" }) {
 		return ""
@@ -106,7 +107,7 @@ func (r *Run) retry() *model.Retry {
 }
 
 // endedElsewhere notes that a run was imported after its end. Its program ends like the program of
-// its source, whose code may never have begun.
+// the run from which it was imported. The code of that run may never have begun.
 func (l *ledger) endedElsewhere(r *Run) {
 	src := l.Runs[r.Start.Source.Run]
 	r.unbegun = src != nil && src.unbegun && r.outcome.Status == src.outcome.Status && r.outcome.At == src.outcome.At

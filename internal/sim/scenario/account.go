@@ -34,13 +34,13 @@ func DeskAddress(i int) model.Address {
 	return model.Address{Tenant: Tenant, Type: DeskType, Key: deskKeys[i]}
 }
 
-// Operations of accounts. Desks have two others, echo and forward.
+// Operations of accounts. Desks have two other operations, echo and forward.
 const (
 	DoAdd  = "add"
 	DoFail = "fail"
 	// DoPass takes an amount from this account and sends it to another account without waiting.
 	DoPass    = "pass"
-	DoSpawn   = "spawn" // starts a workflow and sends a signal to another
+	DoSpawn   = "spawn" // starts a workflow and sends a signal to another workflow
 	DoDelete  = "delete"
 	DoRead    = "read" // a view
 	DoEcho    = "echo"
@@ -56,7 +56,7 @@ type deed struct {
 	// target is the other account for pass and forward, and the workflow to start or signal for
 	// spawn.
 	target uint8
-	Source uint8 // which entity sent it, if an entity did
+	Source uint8 // the entity that sent the deed, if an entity did
 }
 
 func (d deed) Input() model.Payload {
@@ -73,7 +73,8 @@ func DeedOf(p model.Payload) (d deed, ok bool) {
 	return deed{ID: binary.BigEndian.Uint64(p.Data), Amount: int64(binary.BigEndian.Uint64(p.Data[8:])), target: p.Data[16], Source: p.Data[17]}, true
 }
 
-// Follows returns the id of a message that a deed sends.
+// Follows returns the id of a message that the deed with the given id sends. what names the
+// message.
 func Follows(id uint64, what string) uint64 {
 	h := id ^ 14695981039346656037
 	for i := range len(what) {
@@ -101,9 +102,9 @@ func EntityOf(source uint8) model.Address {
 
 // Account is the state of an account.
 type Account struct {
-	stamp uint64 // of the hand-over that produced it
+	stamp uint64 // the stamp of the hand-over that produced the state
 	Sum   int64
-	Deeds []uint64 // applied since the account was created
+	Deeds []uint64 // the deeds that were applied since the account was created
 }
 
 func (a *Account) payload() model.Payload {
@@ -169,7 +170,7 @@ type Handover struct {
 	Committed bool
 }
 
-// Operate is the code of accounts and desks. It makes at most the given number of calls.
+// Operate is the code of accounts and desks. It makes at most as many calls as most says.
 func (s *Scenario) Operate(o *model.Operations, most int) (*Handover, model.Operated) {
 	s.stamps++
 	h := &Handover{Entity: o.Entity, Life: int64(o.Generation >> 32), Stamp: s.stamps}
@@ -273,8 +274,8 @@ func (s *Scenario) drawEntities() {
 	}
 }
 
-// NewDeed draws a deed for an account. With mayStart false the deed starts no workflow, because
-// that workflow could cause the same deed again.
+// NewDeed draws a deed for an account. If mayStart is false, the deed starts no workflow. The
+// caller uses that where the started workflow could cause the same deed again.
 func (s *Scenario) NewDeed(mayStart bool) (name string, d deed) {
 	s.deeds++
 	d = deed{ID: s.deeds, Amount: s.Between(1, 100), target: uint8(s.Pick(s.Plan.Accounts))}

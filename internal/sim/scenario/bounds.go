@@ -15,7 +15,7 @@ func (s *Scenario) drawFlood() {
 	}
 	if s.Has(LargeReports) {
 		s.Plan.Heavy = s.Plan.Lane.MaxBytes/2 + s.Pick(s.Plan.Lane.MaxBytes)
-		s.Plan.Lane.MaxKeptBytes = 8 * s.Plan.Lane.MaxBytes // of reports for quarantined runs
+		s.Plan.Lane.MaxKeptBytes = 8 * s.Plan.Lane.MaxBytes // reports for quarantined runs
 	}
 }
 

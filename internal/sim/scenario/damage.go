@@ -3,10 +3,10 @@ package scenario
 // damagePlan has the probabilities of damage for the kinds of rows that the feature bad-rows does
 // not damage.
 type damagePlan struct {
-	BadMessages float64 // of messages between shards
-	BadDead     float64 // of dead tasks
-	BadReplies  float64 // of remembered answers
-	BadSettings float64 // of versions of rules, states of breakers, and pages of limits
+	BadMessages float64 // for messages between shards
+	BadDead     float64 // for dead tasks
+	BadReplies  float64 // for remembered answers
+	BadSettings float64 // for versions of rules, states of breakers, and pages of limits
 }
 
 // drawDamage decides how often these rows are damaged.

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/sim/kernel"
 )
 
-// Short formats a run id for the trace: it is the counter in the id.
+// Short returns a short form of a run id for the trace, which is the counter in the id.
 func Short(id model.RunID) string {
 	n := uint64(0)
 	for _, b := range id[8:] {

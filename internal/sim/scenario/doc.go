@@ -1,10 +1,10 @@
-// Package scenario derives from a seed what a simulation contains, before the first event of the
-// simulation: its features, the plan of its faults, its programs and tasks, its entities and its
-// settings.
+// Package scenario decides what a simulation contains. It derives all of this from the seed, before
+// the first event of the simulation: its features, the plan of its faults, its programs and tasks,
+// its entities and its settings.
 //
-// Programs are data. A machine interprets a program as a pure function of a history. Workers run
-// machines, and the checks of package oracle run the same machines again. So workers and checks
-// agree on what a program has to do next.
+// Programs are data. A machine interprets a program. What the machine does depends only on the
+// program and the history. Workers run machines, and the checks of package oracle run the same
+// machines again. So workers and checks agree on what a program has to do next.
 //
 // Words of this package:
 //

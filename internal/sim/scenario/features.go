@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// Feature is a set of features: things that some simulations have and others do not.
+// Feature is a set of features. A feature is something that some simulations have and other
+// simulations do not have.
 type Feature uint32
 
 // The features. The table says which seeds have them.
 const (
 	Labels       Feature = 1 << iota // executions have labels
 	Tasks                            // users submit tasks, and programs schedule them
-	Retention                        // closed runs and dead tasks leave by age
+	Retention                        // nodes remove old closed runs and old dead tasks
 	DeadOrders                       // users requeue and purge dead tasks
 	Gates                            // limits, breakers and paused queues hold tasks back
 	SharedGates                      // all nodes share limits and breakers
@@ -24,8 +25,8 @@ const (
 	FalseDeath                       // a live node is declared dead
 	Flood                            // a lane gets more input than it has room for
 	ClockJumps                       // the store's clock jumps, and machines are suspended
-	BadRows                          // no build, or no older build, can read some rows
-	RequestIDs                       // users misuse request ids, and nodes forget old ones
+	BadRows                          // all builds, or the older build, cannot read some rows
+	RequestIDs                       // users misuse request ids, and nodes forget old request ids
 	LargeReports                     // one report of a task is as large as the budget of a lane
 	StartOptions                     // starts have a delay, a time-out or a policy of retries
 	SignalOrders                     // operators drop and skip signals
@@ -36,7 +37,7 @@ const (
 	Expiring                         // states of accounts expire
 	Together                         // nodes read several runs in one call
 	DrawnIDs                         // users are clients of servers, and draw request ids in eras
-	Killers                          // some calls of entities kill the process that makes them
+	Killers                          // some calls of entities kill the process that executes them
 	Receipts                         // clients of servers confirm that they have the answers
 	ShardGroups                      // the store has two shard groups, and nodes serve one or both
 	Damage                           // rows of further kinds are damaged
@@ -47,12 +48,13 @@ const (
 type row struct {
 	feature Feature
 	name    string // for -features
-	// The feature is on for the seeds of these lots that have the features it needs and none that
-	// it excludes.
+	// A seed of these lots has the feature if it also has the features that this one needs, and has
+	// none of the features that this one excludes.
 	lots     []lot
 	needs    Feature
 	excludes Feature
-	// odds is the probability among the seeds of the lots; 0 means that all of them have it.
+	// odds is the probability that such a seed has the feature; 0 means that all of these seeds
+	// have it.
 	odds float64
 	// lasts marks hardships: faults that last or that come from outside the cluster, so that
 	// repeating a call does not end them. Calm and plain simulations have no hardships.
@@ -63,8 +65,9 @@ type row struct {
 	about string
 }
 
-// lot selects the seeds with some remainders. The number of the seed decides, so consecutive seeds
-// have all features in equal shares, and a seed keeps its features when new features are added.
+// lot selects the seeds whose number, divided by of, leaves one of the remainders in at. So every
+// feature has its share among consecutive seeds, and a seed keeps its features when new features
+// are added.
 type lot struct {
 	of uint64
 	at []uint64
@@ -79,8 +82,9 @@ func (r *row) picks(seed uint64) bool {
 	return slices.ContainsFunc(r.lots, func(l lot) bool { return l.has(seed) })
 }
 
-// mix is the lot of the seeds that have several hardships together. The moduli of the hardships
-// share no factor with the moduli that decide about the workload.
+// mix is the lot of the seeds that have several hardships together. The divisor of the hardships
+// (11) shares no factor with the divisors that decide about the workload. So each hardship occurs
+// together with each workload.
 var mix = lot{of: 11, at: []uint64{10}, omits: 0.4}
 
 // eleventh is the lot of the seeds that have one kind of hardship.
@@ -191,7 +195,8 @@ var table = [allFeatures]row{
 		about: "users are clients of servers: they draw request ids in the eras of lanes, and eras are short",
 	},
 	{
-		// A server that waits for the workers of the last owner does not suspect their calls.
+		// A server that waits for the workers of the last owner does not suspect that their calls
+		// kill processes.
 		feature: Killers, name: "killers", lots: []lot{{of: 42, at: []uint64{12, 30}}, {of: 35, at: []uint64{1, 8}}}, needs: Entities, excludes: Outliving, late: true,
 		about: "users make calls of accounts that kill the process that makes them, also with other calls",
 	},
@@ -230,7 +235,7 @@ func (s *Scenario) drawFeature(f Feature) {
 	}
 }
 
-// needed reports whether a feature that is on needs this one.
+// needed reports whether a feature that is on needs this feature.
 func (s *Scenario) needed(f Feature) bool {
 	return slices.ContainsFunc(table[:], func(r row) bool { return s.Has(r.feature) && r.needs&f != 0 })
 }
@@ -319,7 +324,7 @@ func DescribeFeatures() string {
 	return b.String()
 }
 
-// share returns the share of the seeds that have the feature, if nothing excludes it.
+// share returns the share of the seeds that have the feature, if no other feature excludes it.
 func (r *row) share() (share float64) {
 	const all = 24 * 7 * 11 * 13 // so many that the share is nearly that of all seeds
 	for seed := range uint64(all) {

@@ -2,7 +2,7 @@ package scenario
 
 import "testing"
 
-// TestFeatures checks the table of features: -v prints it.
+// TestFeatures checks the table of features. With -v it prints the table.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
 	t.Logf("\n%s", DescribeFeatures())
@@ -15,7 +15,7 @@ func TestFeatures(t *testing.T) {
 		names[r.name] = true
 	}
 
-	// Every feature occurs, and has what it needs.
+	// Every feature occurs in some seed, and only together with the features that it needs.
 	seen := Feature(0)
 	for seed := range uint64(24 * 7 * 11) {
 		on := New(seed, Options{}).features

@@ -13,23 +13,23 @@ type Ask struct {
 	// Recorded says that the history has the start of the child, the sent message or the taken
 	// signal.
 	Recorded  bool
-	Done      bool // the history has its outcome
-	Gone      bool // the program has abandoned it
-	Withdrawn bool // the history says that it was abandoned
+	Done      bool // the history has the outcome of the ask
+	Gone      bool // the program has abandoned the ask
+	Withdrawn bool // the history says that the ask was abandoned
 	Attempts  int  // failed attempts
 	Due       model.Time
 	Timer     model.Time // when its timer is due
 	Ref       int64      // the signal that was taken
-	granted   int        // locks
+	granted   int        // the number of granted locks
 }
 
-// Machine interprets a program. Its state is a function of the events that it was fed, and of
-// nothing else.
+// Machine interprets a program. Its state depends only on the program and on the events that it was
+// fed.
 type Machine struct {
 	Program *program
 	Start   *model.Start
 	cans    int
-	count   int // steps completed, over the whole chain
+	count   int // completed steps of the whole chain of runs
 	PC      int
 	Asks    [MaxBlocks + 1][MaxAsks]Ask
 	signals []signal     // received and unread
@@ -122,7 +122,7 @@ func (m *Machine) Feed(e *model.Event) {
 	case model.EventUpdateAnswered:
 		m.recordAnswer(e)
 	case model.EventStateSet:
-		if e.ID != "" { // without an id, the previous run has set it
+		if e.ID != "" { // without an id, the previous run has set the state
 			m.answer(e)
 		}
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
@@ -321,8 +321,8 @@ func (m *Machine) finish() {
 	}
 }
 
-// Deadline reports whether the ask is the deadline of its block. A program that abandons an ask
-// stops a deadline, and withdraws any other ask.
+// Deadline reports whether the ask is the deadline of its block. When a program abandons its asks,
+// it stops a deadline and withdraws any other ask.
 func (b *Block) Deadline(i int) bool {
 	switch b.Kind {
 	case BlockSignal, BlockPromise, BlockChild, BlockWatch, BlockCall, BlockStep, BlockTask, BlockOperate, BlockSection:

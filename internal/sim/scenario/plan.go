@@ -25,8 +25,8 @@ func (s *Scenario) SickAddress() model.Address {
 	return a
 }
 
-// KeepIDs is how long nodes remember request ids: longer than any user repeats a request, and
-// longer than a request is in flight.
+// KeepIDs is how long nodes remember request ids. It is longer than the time during which users
+// repeat a request, and longer than a request is in flight.
 func (s *Scenario) KeepIDs() time.Duration {
 	return kernel.Microseconds(4*s.Plan.Slow + 20*kernel.Second)
 }
@@ -34,20 +34,20 @@ func (s *Scenario) KeepIDs() time.Duration {
 // plan has the decisions that a seed makes at the start.
 type plan struct {
 	Shards, Lanes      int
-	Groups             []model.Group // in addition to the default one
+	Groups             []model.Group // in addition to the default group
 	Serves             [3][]string   // by slot: the groups whose shards its process takes
 	Layout             model.Layout
 	Ttl, Renew, Margin time.Duration
 	Lane               lane.Config
 	SameHost           bool    // nodes can prove each other's death
-	Drift              float64 // of the nodes' clocks, at most
+	Drift              float64 // the largest drift of the nodes' clocks
 
-	Stagger     int64 // between the starts of nodes
+	Stagger     int64 // the time between the starts of nodes
 	FaultsUntil int64
-	Patience    int64 // after that, until everything must have ended
-	Poll        int64 // of the clerk, for answers
+	Patience    int64 // the time from FaultsUntil until everything must have ended
+	Poll        int64 // how long the clerk waits before it looks for answers again
 
-	Latency, Slow, LoopDelay int64 // maximum for a call, a slow call, the loop of a lane
+	Latency, Slow, LoopDelay int64 // longest delay of a call, a slow call, a lane's loop
 
 	// Probabilities.
 	CommitFails, CommitUnknown, CommitSlow float64
@@ -62,13 +62,13 @@ type plan struct {
 	damagePlan
 
 	Narrow      narrow
-	Upgrades    bool    // of processes to a newer build
+	Upgrades    bool    // processes are upgraded to a newer build
 	NewEvents   int     // addresses that only the newer build can read
-	Damage      float64 // of requests in inboxes
+	Damage      float64 // probability that a request in an inbox is damaged
 	BadPages    bool    // every page has a row that cannot be read
 	LateUpgrade bool    // everything else ends before any process is of the newer build
 	Lasting     int     // addresses whose rows are refused until everything else has ended
-	Floods      int     // of large signals to one address
+	Floods      int     // how often a user sends many large signals to one address
 	Heavy       int     // bytes that outputs of tasks have in addition to their data
 	Forgets     bool    // the simulation checks at the end that request ids are forgotten
 	Lies        int     // how often other nodes believe that a live node has died
@@ -76,8 +76,8 @@ type plan struct {
 	Users, Actions int
 	Keys, children int
 	Pins           bool          // workers have versions, and workflows are pinned
-	Slots          int           // of each worker, for runs or for calls; 0 for any number
-	Grace          time.Duration // of claims without a worker
+	Slots          int           // the slots of each worker for runs or calls; 0 for any number
+	Grace          time.Duration // how long a claim may have no worker
 	Hires          int           // how often hands come and go
 	KeepDead       time.Duration // how long dead tasks are kept; 0 means forever
 

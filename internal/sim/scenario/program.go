@@ -54,31 +54,31 @@ var BlockNames = [...]string{
 	BlockLabel: "label", BlockCall: "call", BlockTask: "task", BlockOperate: "operate", BlockTell: "tell", BlockSection: "section",
 }
 
-// Block is one step of a program.
+// Block is one element of a program, such as a step, a timer or a section.
 type Block struct {
 	Kind     BlockKind
-	Fails    int // attempts of the (first) step that fail
+	Fails    int // how many attempts of the (first) step fail
 	Attempts int // the maximum number of attempts
 	Took     int64
 	Backoff  int64
-	wait     int64 // of the timer or deadline; 0 for none
+	wait     int64 // the length of the timer or deadline; 0 for none
 	Name     string
-	bit      uint8 // of the promise
+	bit      uint8 // the bit of the promise
 	version  bool  // a note that marks a version
 	remark   bool  // a note that the engine only stores; otherwise it sets state
 	Named    bool  // a signal with a request id, sent once by all runs of an execution
 	Slow     bool  // a call that its receiver answers late
 	Target   model.Address
-	Program  int // of the child
+	Program  int // the program of the child
 	Policy   model.ParentClosePolicy
 	Reuse    model.ReusePolicy
-	Errand   errand // of a task
+	Errand   errand // the errand of a task
 
 	Deeds    [2]deed          // calls of entities, without ids; only a section has two
 	Names    [2]string        // the operations of the deeds
 	Targets  [2]model.Address // the entities that the deeds call
-	Locks    []model.Address  // of a section
-	nap      int64            // between its two calls
+	Locks    []model.Address  // the entities that a section locks
+	nap      int64            // the pause between the two calls of a section
 	together bool             // both calls at the same time
 	keeps    bool             // the section ends with the run
 	tidy     bool             // a cancel inside the section first ends the section
@@ -88,7 +88,7 @@ type Block struct {
 type program struct {
 	index   int
 	Blocks  []Block
-	cleanup bool // a step after a cancel request
+	cleanup bool // the program runs a step after a cancel request
 	fails   bool
 	Retain  time.Duration // its own retention; 0 means the retention of the lanes
 	// Ids are the ids of the asks, by block and ask.
@@ -143,7 +143,7 @@ func ParseInput(p model.Payload) (program, cans, count int, ok bool) {
 }
 
 // drawPrograms makes the programs. The first programs are for children, and do not wait for other
-// executions. The others are for roots: executions that users start.
+// executions. The other programs are for roots, which are the executions that users start.
 func (s *Scenario) drawPrograms() {
 	n := 3
 	for i := range n {
@@ -249,13 +249,15 @@ func (s *Scenario) ChildAddress() model.Address {
 	return model.Address{Tenant: Tenant, Type: s.workflow(i + 1), Key: childKeys[i]}
 }
 
-// Keys of executions: users start the first ones, programs start children.
+// Keys of executions. Users start executions with the keys in RootKeys. Programs start children
+// with the keys in childKeys.
 var (
 	RootKeys  = [...]string{"k0", "k1", "k2", "k3", "k4", "k5", "k6"}
 	childKeys = [...]string{"c0", "c1", "c2"}
 )
 
-// Label returns the label that a block sets. The label of the first key is removed.
+// Label returns the label that a block sets. If the target of the block has the first key, the
+// block removes the label instead.
 func (b *Block) Label() model.Label {
 	if b.Target.Key == RootKeys[0] {
 		return model.Label{Name: b.Name}

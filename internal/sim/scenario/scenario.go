@@ -12,7 +12,7 @@ type Options struct {
 	Trace bool
 	// Calm leaves out all faults.
 	Calm bool
-	// Plain leaves out lending and the faults that last. Older known seeds need it, because they
+	// Plain leaves out lending and the faults that last. Older known seeds need Plain, because they
 	// were found before these faults existed.
 	Plain bool
 	// Features are the features that are on or off in every seed.
@@ -36,7 +36,7 @@ type Scenario struct {
 	stamps   uint64
 	deeds    uint64
 	errands  [len(TaskKeys)]errand
-	Settings []store.Setting // at the start
+	Settings []store.Setting // the settings at the start
 }
 
 // New draws the scenario of a seed.

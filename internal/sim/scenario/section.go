@@ -17,7 +17,7 @@ const (
 )
 
 // drawSection makes a block that locks some accounts and calls one or two of them. After that, the
-// block releases the accounts, or the end of the run does.
+// block releases the accounts, or the accounts become free when the run ends.
 func (s *Scenario) drawSection(b *Block, root bool, within int64) {
 	for range 1 + s.Pick(4) {
 		b.Locks = append(b.Locks, AccountAddress(s.Pick(s.Plan.Accounts)))
@@ -29,7 +29,7 @@ func (s *Scenario) drawSection(b *Block, root bool, within int64) {
 		b.Targets[i] = kernel.OneOf(s, b.Locks...)
 		b.Names[i], b.Deeds[i] = s.NewDeed(root)
 	}
-	b.Deeds[1].Amount = -b.Deeds[0].Amount // a transfer, if both are additions
+	b.Deeds[1].Amount = -b.Deeds[0].Amount // the two calls are a transfer, if both are additions
 	if b.Targets[0] == b.Targets[1] {
 		b.together = false // one at a time
 	}
@@ -42,7 +42,7 @@ func (m *Machine) inSection(b *Block, as *[MaxAsks]Ask) bool {
 		return b.wait > 0 && as[askLate].Done
 	}
 	if as[askLate].Asked && !as[askLate].Done {
-		as[askLate].Gone = true // it has the locks
+		as[askLate].Gone = true // the section has the locks
 	}
 	as[AskFirst].Asked = true
 	if b.together {

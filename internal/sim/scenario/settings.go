@@ -27,7 +27,7 @@ func Uses(set *rule.Set, spec *model.TaskSpec, in *model.Payload, r rule.Resourc
 	return slices.ContainsFunc(set.Resolve(Tenant, spec, in), func(u rule.Use) bool { return u.Resource == r })
 }
 
-// Rules that users set. Their numbers are drawn each time.
+// The functions below draw rules that users set. They draw the numbers of a rule each time anew.
 
 // DrawLimit draws a limit that a user sets.
 func (s *Scenario) DrawLimit() rule.Limit {
@@ -52,8 +52,8 @@ func (s *Scenario) DrawBreaker() rule.Breaker {
 		Failures: 1 + s.Pick(3), Window: kernel.Microseconds(s.Between(20, 400) * kernel.Millisecond), Successes: 1 + s.Pick(2), Probes: 1 + s.Pick(2),
 		Reset: kernel.Microseconds(s.Between(5, 150) * kernel.Millisecond), Lease: kernel.Microseconds(s.Between(20, 200) * kernel.Millisecond), MaxRetryAfter: kernel.Microseconds(s.Between(5, 60) * kernel.Millisecond),
 	}
-	// A task needs a probe and permits. It gets them one after the other, each with a write. With a
-	// shorter lease the first ones would expire before the task has all of them.
+	// A task needs a probe and permits. It gets the probe and each permit one after the other, each
+	// with a write. With a shorter lease, the probe would expire before the task has all permits.
 	if s.Has(SharedGates) {
 		b.Config.Lease += 200 * time.Millisecond
 	}
@@ -89,7 +89,7 @@ func (s *Scenario) put(kind, name string, value any) {
 	s.Settings = append(s.Settings, store.Setting{SettingKey: store.SettingKey{Tenant: Tenant, Kind: kind, Name: name}, Body: body})
 }
 
-// PermitsOf returns the limits that a task needs a permit of.
+// PermitsOf returns the limits whose permits a task needs.
 func PermitsOf(set *rule.Set, spec *model.TaskSpec, in *model.Payload) (list []rule.Resource) {
 	for _, u := range set.Resolve(Tenant, spec, in) {
 		if u.Numbers.Concurrency > 0 {

@@ -39,8 +39,8 @@ const (
 	OpReset
 	OpFree
 	OpAcquire
-	OpTakeoverLease // shards of a node whose lease had expired
-	OpTakeoverProof // shards of a node that was provably gone
+	OpTakeoverLease // a node took shards of a node whose lease had expired
+	OpTakeoverProof // a node took shards of a node that was provably gone
 	OpDrained
 	OpRefence
 	OpVerify
@@ -160,7 +160,7 @@ const (
 	OpFreedEarly
 	// OpInherited: a node counts a claim of a dead node from now on; too rare to be demanded.
 	OpInherited
-	OpFound   // a node reported that it counts the tasks of dead nodes
+	OpFound   // a node reported that it counts tasks of dead nodes
 	OpCleaned // the share of a dead node is free
 	OpMailed
 	OpApplied
@@ -205,7 +205,7 @@ const (
 	OpBeatLent
 	OpReportLent
 	OpSettledLent
-	OpLentLate      // a claim arrived although no slot was lent for it
+	OpLentLate      // a claim arrived although no slot was lent for the claim
 	OpLoanBack      // a node gave a claim without a worker back; too rare to be demanded
 	OpDelayed       // a start was postponed
 	OpCanceledEarly // a run was canceled before its start time; too rare to be demanded
@@ -213,8 +213,8 @@ const (
 	OpSignalDropped // an operator dropped a signal
 	OpSignalSkipped // an operator skipped a signal; too rare to be demanded
 	OpRunRepeated   // a failed run was followed by another attempt
-	OpNeighbours    // all other addresses continued while rows of one were refused
-	OpRejoined      // a worker outlived its server, and joined another one with its runs
+	OpNeighbours    // all other addresses continued while rows of one address were refused
+	OpRejoined      // a worker outlived its server, and joined another server with its runs
 	OpBodyKept      // a body outlived its server, and the next activation took it over
 	OpEmptied       // a node that an operator had drained gave its last shard up
 	OpUndrained     // an operator let a node take shards again
@@ -222,8 +222,8 @@ const (
 	OpDrawn         // a request came under an id of the current era of its lane
 	OpLateCopy      // a request was sent again when the owner of that era got the shard back
 	OpKilled        // a call killed its process
-	OpAccused       // an owner marked a call before it made the call
-	OpConvicted     // a call was set aside because owners had died with it
+	OpAccused       // an owner marked a call before it executed the call
+	OpConvicted     // a call was set aside because owners had died while they executed it
 	OpReceipt       // a server learned that a client has the answer to a drawn id
 	OpGroupShard    // a node acquired a shard of a group other than the default one
 	OpGroupAlone    // no live node took the shards of a group

@@ -20,9 +20,9 @@ type openUpdate struct {
 	pc int
 }
 
-// Programs answer some updates late: a program answers such an update after it has continued from
+// Programs answer some updates late. A program answers such an update after it has moved on from
 // the place where it received the update, but not at its end. A program starts some of these
-// updates immediately, so that the next run must not start them again.
+// updates immediately. The next run must not start such an update again.
 
 func isSlow(p model.Payload) bool { return SignalID(p)&3 == 3 }
 

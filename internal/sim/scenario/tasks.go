@@ -20,12 +20,13 @@ func SplitWorker(name string) (worker, works, makes string) {
 	return worker, works, makes
 }
 
-// Users submit tasks and workflows schedule them. Hands (hand.go of package cluster) execute them.
-// What must hold (E8–E11, E16–E27, E30–E32, E37, E43): every task ends once. One worker holds it at
-// a time, and the number of attempts never exceeds its policy. Only the report of the holder takes
-// effect, and it takes effect once. No worker gets a task before its claim is durable, or a task
-// that it does not offer. Only a time-out takes a task from the worker that executes it. A task
-// becomes a dead task if and only if it fails permanently. In the end no slot is in use.
+// Users submit tasks, and workflows schedule tasks. Hands (hand.go of package cluster) execute the
+// tasks. The rules (E8–E11, E16–E27, E30–E32, E37, E43) are: every task ends once. One worker holds
+// a task at a time, and the number of attempts never exceeds the policy of the task. Only the
+// report of the holder takes effect, and this report takes effect once. No worker gets a task
+// before its claim is durable, or a task that it does not offer. Only a time-out takes a task from
+// the worker that executes it. A task becomes a dead task if and only if it fails permanently. In
+// the end no slot is in use.
 
 // Names that tasks have.
 var (
@@ -36,7 +37,7 @@ var (
 
 // Work describes how a worker executes a task.
 type Work struct {
-	Fails     int // attempts that fail
+	Fails     int // how many attempts fail
 	Permanent bool
 	Returns   float64 // probability that a worker gives an attempt back
 	Took      int64
@@ -102,7 +103,7 @@ func (s *Scenario) drawErrand() errand {
 		}
 	}
 
-	if s.Has(Lending) && spec.Silence > 0 { // a heartbeat needs two messages
+	if s.Has(Lending) && spec.Silence > 0 { // a heartbeat of a lent worker needs two messages
 		spec.Silence += 50 * time.Millisecond
 	}
 

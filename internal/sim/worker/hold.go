@@ -20,25 +20,25 @@ type Hold struct {
 	running   int
 	unacked   int // reported events that the lane has not delivered yet
 	ahead     *ahead
-	reported  bool // at least one turn
-	closed    bool // it has reported the end
-	released  bool // it has asked to release the run
+	reported  bool // the hold has reported at least one turn
+	closed    bool // the hold has reported the end
+	released  bool // the hold has asked the owner to take the run back
 	thinking  bool
 	dropped   bool
 	lastWaits string
 	lastSeen  int64          // position of the last event that the last turn had seen or assumed
 	replied   map[int64]bool // positions of updates that were answered in this activation
-	pinning   bool           // has asked to be pinned
+	pinning   bool           // the hold has asked that the run is pinned
 	active    bool           // the code has something to do, or a body runs
-	turns     int            // that it has reported
-	answers   int            // that it got for turns without events
+	turns     int            // turns that the hold has reported
+	answers   int            // answers that the hold got for turns without events
 
 	// While a step runs inline, the code of the workflow is inside the step. The commands before
 	// the step are kept here, and new events wait in mail.
 	inline bool
 	kept   []model.Command
 	mail   []model.Event
-	bodies []*body // that it has begun or taken over
+	bodies []*body // bodies that the hold has begun or taken over
 }
 
 // Last is the position of the last event that the hold has received.
@@ -48,16 +48,17 @@ func (h *Hold) Last() int64 { return h.m.Seen + int64(len(h.mail)) }
 type mark uint8
 
 const (
-	markStarted mark = 1 << iota // timer, child, send
-	markStopped                  // deadline
+	markStarted mark = 1 << iota // the start of a timer or a child, or a message
+	markStopped                  // the stop of a deadline
 	markWithdrawn
 	markTaken
-	markOutcome // reported
+	markOutcome // the outcome was reported
 	markRunning
 	markRetry // the back-off is over
 )
 
-// ahead is a turn that assumed the outcome of its first command.
+// ahead is a turn whose later commands assume that its first command, the outcome of a step, takes
+// effect.
 type ahead struct {
 	kind     model.EventKind
 	id       string
@@ -118,7 +119,7 @@ func (h *Hold) Deliver(events []model.Event) {
 	if h.ahead != nil {
 		if e := &events[0]; e.Kind != h.ahead.kind || e.ID != h.ahead.id {
 			// Another event came first, so the lane kept only the outcome and dropped the commands
-			// after it.
+			// that came after the outcome in the turn.
 			s.Did(scenario.OpDiverged)
 			for b := range h.marks {
 				for a := range h.marks[b] {
@@ -129,7 +130,7 @@ func (h *Hold) Deliver(events []model.Event) {
 				delete(h.replied, seq)
 			}
 			h.unacked -= h.ahead.eventful
-			h.closed, h.lastSeen = false, -1 // it has not yet reported that it has seen this event
+			h.closed, h.lastSeen = false, -1 // the hold has not yet reported this event as seen
 		}
 		h.ahead = nil
 	}
@@ -264,8 +265,8 @@ func (h *Hold) idles() int64 {
 	return s.Between(0, 30*kernel.Millisecond)
 }
 
-// restartTimer sometimes moves a timer: it stops the timer in one turn, and starts it with another
-// due time in the next turn.
+// restartTimer sometimes moves a timer: it stops the timer in one turn, and starts the same timer
+// with another due time in the next turn.
 func (h *Hold) restartTimer() {
 	s := h.w.Oracle
 	if s.Healed || !s.Chance(s.Plan.Restart) {
@@ -446,7 +447,7 @@ func (h *Hold) startSteps() (started int) {
 			}
 			kept := h.takeOver(b, a, x.Attempts+1)
 			if kept == nil && x.Attempts > 0 && x.Due > h.since && h.marks[b][a]&markRetry == 0 {
-				continue // it waits for the end of its back-off
+				continue // the step waits for the end of its back-off
 			}
 
 			h.marks[b][a] |= markRunning
@@ -470,8 +471,8 @@ func (h *Hold) startSteps() (started int) {
 	return started
 }
 
-// Wanted reports whether the program needs the outcome of a running body. A withdrawn body may
-// still run, but a later worker would not run it again.
+// Wanted reports whether the program needs the outcome of a running body. The body of a withdrawn
+// step may still run, but a later worker would not run it again.
 func (h *Hold) Wanted() bool {
 	for b := range h.marks {
 		for a := range h.marks[b] {
@@ -483,7 +484,7 @@ func (h *Hold) Wanted() bool {
 	return false
 }
 
-// ran runs when the body of a step has returned.
+// ran handles the end of the body of a step.
 func (h *Hold) ran(b, a int) {
 	if h.dropped || h.marks[b][a]&markRunning == 0 {
 		return

@@ -18,10 +18,10 @@ type body struct {
 	hold    *Hold // nil after the worker has lost its server
 	b, a    int   // the place of the step in the program
 	attempt int
-	done    bool // it has ended without a hold, or its outcome is not confirmed
+	done    bool // the body has ended without a hold, or its outcome is not confirmed
 }
 
-// end runs when the body has returned.
+// end handles the return of the body.
 func (y *body) end() {
 	if y.hold == nil {
 		y.done = true
@@ -30,8 +30,8 @@ func (y *body) end() {
 	y.hold.ran(y.b, y.a)
 }
 
-// Lose makes the worker forget its runs, because its server is gone. The offer to the next server
-// lists them.
+// Lose makes the worker forget its runs, because its server is gone. The offer of the worker to the
+// next server lists these runs.
 func (w *Worker) Lose() {
 	ids := make([]model.RunID, 0, len(w.Held))
 	for id := range w.Held {
@@ -40,7 +40,7 @@ func (w *Worker) Lose() {
 	slices.SortFunc(ids, model.RunID.Compare)
 
 	var held []model.HeldRun
-	for _, h := range w.Offer.Held { // runs that the last server has not handed to it again
+	for _, h := range w.Offer.Held { // runs that the last server has not handed over again
 		if len(w.kept[h.Run]) > 0 && w.Held[h.Run] == nil {
 			held = append(held, h)
 		}
@@ -97,7 +97,7 @@ func (h *Hold) takeOver(b, a, attempt int) *body {
 	return y
 }
 
-// lingers draws how much longer a body takes: long enough that its server may end before it.
+// lingers draws how much longer a body takes. The body may take so long that its server ends first.
 func (w *Worker) lingers() int64 {
 	s := w.Oracle
 	if !s.Has(scenario.Outliving) || s.Healed || !s.Chance(0.4) {

@@ -21,7 +21,7 @@ type Teller struct {
 	ID      lane.WorkerID
 	Offer   model.EntityOffer
 	Held    []uint64 // generations of hand-overs that it has not reported
-	Kept    bool     // it has had a call without a slot for it
+	Kept    bool     // the teller has had a call without a slot for it
 	leaving bool
 	gone    bool
 }
@@ -106,7 +106,7 @@ func (t *Teller) Operate(o model.Operations) {
 	})
 }
 
-// report reports the outcome of calls to the current incarnation, also when the teller has left.
+// report reports the outcome of calls to the current incarnation, even if the teller has left.
 func (t *Teller) report(r model.Operated) {
 	s := t.Oracle
 	t.Held = slices.DeleteFunc(t.Held, func(gen uint64) bool { return gen == r.Generation })

@@ -55,12 +55,12 @@ type Worker struct {
 	Host    host
 	ID      lane.WorkerID
 	Offer   model.Offer
-	Kept    bool // it has had a run or a call without a slot for it
-	Bad     bool // cannot run any program
+	Kept    bool // the worker has had a run or a call without a slot for it
+	Bad     bool // the worker cannot run any program
 	Leaving bool
 	gone    bool
 	Held    map[model.RunID]*Hold
-	kept    map[model.RunID][]*body // since it lost its server
+	kept    map[model.RunID][]*body // bodies that the worker keeps since it lost its server
 	Joined  model.Time              // when it joined its server, by the clock of the server
 }
 
@@ -72,8 +72,8 @@ type host interface {
 	Serves() bool
 	// Lanes returns the number of lanes of the node, or 0 if there is no node.
 	Lanes() int
-	// Post hands an input to the lane of the current node that has the same index as the lane that
-	// gave out a generation. The generation may be of an earlier node of the process. Post returns
+	// Post hands an input to a lane of the current node. It is the lane with the same index as the
+	// lane that gave out the generation, perhaps in an earlier node of the process. Post returns
 	// false if there is no node, or if the lane has ended.
 	Post(generation uint64, do func(now model.Time, l *lane.Lane)) bool
 	// Tell hands an input to all lanes, if there is a node.

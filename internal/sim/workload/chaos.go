@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// scheduleChaos decides which faults happen besides failing store calls, and when.
+// scheduleChaos decides which faults happen in addition to failing calls of the store, and when
+// they happen.
 func (s *Workload) scheduleChaos() {
 	at := func(n int, do func()) {
 		for range n {
@@ -169,8 +170,8 @@ func (s *Workload) heal() {
 	s.tend()
 }
 
-// tend keeps the cluster complete after the faults have ended, and sends open runs what they wait
-// for.
+// tend restarts missing processes and workers after the faults have ended, and sends open runs what
+// they wait for.
 func (s *Workload) tend() {
 	if s.Leaving {
 		return
@@ -197,7 +198,7 @@ func (s *Workload) tend() {
 }
 
 // provide resumes paused runs, and sends open runs the signals and promises that they wait for. It
-// cancels a run that has no room for the signal.
+// cancels a run that has no room for the signal that it waits for.
 func (s *Workload) provide() {
 	for _, r := range s.Ledger.Order {
 		if !r.Open() || s.Disk.Lasting[r.Address.Name] {

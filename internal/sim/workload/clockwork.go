@@ -34,7 +34,7 @@ func (s *Workload) jump() {
 		by = -s.Between(2, 10) * kernel.Second
 	}
 
-	if s.Chance(0.2) { // nodes follow slowly
+	if s.Chance(0.2) { // a jump that nodes follow slowly
 		by, s.Slewed = s.Between(-800, 800)*kernel.Millisecond, true
 	}
 	s.Shift, s.Jumped = s.Shift+by, append(s.Jumped, s.Now)
@@ -49,8 +49,8 @@ func (s *Workload) jump() {
 	}
 
 	if s.Stepped > 0 && s.Now < s.Stepped+2*s.Plan.Clock.Persist.Microseconds() && kernel.Microseconds(by).Abs() < s.Plan.Clock.Jump {
-		// A node that follows the first jump cannot distinguish the jump back from it, and corrects
-		// its clock slowly.
+		// A node may still be following the last permanent jump. It cannot distinguish this small
+		// jump from that one, so it may follow this jump too, and then corrects its clock slowly.
 		s.Lasting = max(s.Lasting, s.Shift)
 	}
 	s.Jumping = min(s.Now+lasts, s.Plan.FaultsUntil-1)

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// drawLetter draws an order for a dead task, or returns nil if there is none.
+// drawLetter draws an order for a dead task. It returns nil if there is no dead task.
 func (u *user) drawLetter() *action {
 	s := u.s
 	var there []*oracle.DeadTask
@@ -31,14 +31,14 @@ func (u *user) drawLetter() *action {
 
 	switch n := s.Pick(10); {
 	case n < 3 && x.Count > 0, n < 8 && waits != nil && waits.Open() && waits.Tasks[model.TaskStep].Attempt == 0:
-		// perhaps before a worker has started it
+		// the undo may come before a worker has started the task
 		o.Do, o.Count, o.Run, to = model.DeadTaskUndo, x.Count, x.Body.Requeued.Run, x.Body.Requeued.Address
 	case n < 4 && s.SettledDead(x):
 		o.Do, o.Count, o.Run = model.DeadTaskPurge, x.Count, x.Body.Requeued.Run
 		x.Asked = true
 	default:
 		if s.SettledDead(x) && s.Chance(0.6) {
-			o.Count, o.Run = x.Count, x.Body.Requeued.Run // again
+			o.Count, o.Run = x.Count, x.Body.Requeued.Run // requeue it again
 		}
 		if s.Chance(0.35) {
 			w := scenario.Work{Took: s.Between(0, 5*kernel.Millisecond), Fails: kernel.OneOf(s, 0, 0, 3)}.Payload()
@@ -48,7 +48,7 @@ func (u *user) drawLetter() *action {
 	}
 
 	first := u.op(model.Message{Kind: model.MessageRequeue, To: to, DeadTask: &o})
-	// Undo the requeue as soon as it is known, or order it twice.
+	// Sometimes the user undoes the requeue as soon as it is known, or orders it twice.
 	if o.Do == model.DeadTaskRequeue && s.Chance(0.3) {
 		if s.Chance(0.5) {
 			again := o

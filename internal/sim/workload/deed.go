@@ -67,7 +67,8 @@ func (u *user) killer() *action {
 	return o
 }
 
-// answerCall handles the answer to a call of an entity, or to an operator's order to unlock one.
+// answerCall handles the answer to a call of an entity, or to an operator's order to unlock an
+// entity.
 func (o *action) answerCall(a *lane.Answer, again, end func()) {
 	s, m := o.u.s, &o.Message
 	refused := func() {

@@ -23,11 +23,11 @@ func (s *Workload) flood() {
 	}
 }
 
-// In some simulations a peer declares a live node dead: the peer believes that it has proof that
-// the process has ended, and fences the node although its lease is valid. That must not damage
-// stored data: the store excludes everything that the node still sends, and the node restarts.
-// Until the node notices, its answers from memory may be out of date, because they rely on its
-// lease.
+// In some simulations one node declares another, live node dead. It believes that it has proof that
+// the process of the live node has ended, and fences that node although its lease is valid. That
+// must not damage stored data: the store refuses everything that the fenced node still sends, and
+// that node restarts. Until the fenced node notices this, its answers from memory may be out of
+// date, because it trusts its lease.
 
 // lie makes the other nodes believe for a while that a process has ended.
 func (s *Workload) lie() {

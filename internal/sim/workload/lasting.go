@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// In some simulations the store refuses rows of an address until everything else has ended. What
-// must hold: all other executions continue and end during that time, except for executions that
-// wait for a refused address. After that the store accepts the rows again, and everything ends.
+// In some simulations the store refuses rows of an address until everything else has ended. All
+// other executions must continue and end during that time, except for executions that wait for a
+// refused address. After that the store accepts the rows again, and everything must end.
 
 // sickenForGood makes the rows of an address unwritable until everything else has ended.
 func (s *Workload) sickenForGood() {
@@ -162,8 +162,8 @@ func (s *Workload) heldByOthers(waits map[model.Address]bool) string {
 	return ""
 }
 
-// waitsForRefused returns the addresses that may wait: addresses whose rows are refused or cannot
-// be read before an upgrade, and addresses that wait for them.
+// waitsForRefused returns the addresses that may wait. These are the addresses whose rows are
+// refused or cannot be read before an upgrade, and the addresses that wait for such addresses.
 func (s *Workload) waitsForRefused() map[model.Address]bool {
 	waits := map[model.Address]bool{}
 	for a := range s.Disk.Lasting {

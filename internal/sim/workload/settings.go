@@ -29,7 +29,7 @@ func (u *user) drawFlow() *action {
 			return set("set limit "+l.Name, func(p *cluster.Proc) error { return p.Flow.SetLimit(context.Background(), scenario.Tenant, l, true) })
 		}
 		l := s.DrawLimit()
-		if s.Chance(0.3) { // two users at the same time
+		if s.Chance(0.3) { // two users change the setting at the same time
 			other := l
 			other.Numbers.Concurrency = 1 + s.Pick(3)
 			s.After(0, nil, func() { limit(other).perform(func() {}) })
@@ -66,7 +66,8 @@ func (u *user) drawFlow() *action {
 	}
 }
 
-// endLimit disables, enables or removes a limit. The numbers that were drawn decide which.
+// endLimit disables, enables or removes a limit. The numbers of the drawn limit decide which of the
+// three it does.
 func endLimit(l rule.Limit, set func(what string, do func(p *cluster.Proc) error) *action) *action {
 	switch l.Numbers.Concurrency {
 	case 1:

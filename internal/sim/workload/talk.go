@@ -6,7 +6,7 @@ import (
 )
 
 // orderSignal lets an operator drop or skip a signal that a program has not taken. It returns nil
-// if there is none.
+// if there is no such signal.
 func (u *user) orderSignal() *action {
 	s := u.s
 	var list []model.Message

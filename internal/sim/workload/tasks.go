@@ -26,7 +26,7 @@ func (u *user) drawTask() *action {
 	switch n := s.Pick(16); {
 	case n < 9 || a == nil || a.Current == nil:
 		o := u.op(s.Submission(i))
-		if s.Has(scenario.Retention) && s.Chance(0.4) { // many at a time, as SendMany does
+		if s.Has(scenario.Retention) && s.Chance(0.4) { // submit many at a time, as SendMany does
 			for range 1 + s.Pick(4) {
 				u.soon(o, 0, s.Submission(s.Pick(len(scenario.TaskKeys))))
 			}

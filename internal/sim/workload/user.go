@@ -74,13 +74,13 @@ func (o *action) readAgain() bool {
 type user struct {
 	s     *Workload
 	index int
-	left  int // actions to draw
+	left  int // how many actions the user will still draw
 	busy  bool
 	sent  uint64
 	era   string // the last era that a server has sent; empty for none
 }
 
-// action is a request of a user and everything that is needed to make it.
+// action is a request of a user, together with everything that the user needs to make the request.
 type action struct {
 	*oracle.Op
 
@@ -133,8 +133,8 @@ func (u *user) op(m model.Message) *action {
 	return o
 }
 
-// requestID returns an id for a request. Clients of servers draw most ids themselves, in the last
-// era that a server has sent them.
+// requestID returns an id for a request. Clients of servers draw most ids themselves. Such an id
+// names the last era that a server has sent to the client.
 func (u *user) requestID(index int) string {
 	id := fmt.Sprintf("req-%d", index)
 	if u.s.Has(scenario.DrawnIDs) && u.s.Chance(0.8) {
@@ -154,8 +154,8 @@ func (o *action) hearEra(p *cluster.Proc, a *lane.Answer) {
 }
 
 // confirm lets the server know that the user has the answer to a request under a drawn id, as
-// internal/remote does. The receipt may get lost. There is no receipt for a request that was sent
-// twice, because a copy of it may still be on its way.
+// internal/remote does. The receipt may get lost. If the user has sent the request twice, it sends
+// no receipt, because a copy of the request may still be on its way.
 func (o *action) confirm(p *cluster.Proc, a *lane.Answer) {
 	s := o.u.s
 	if !s.Has(scenario.Receipts) || a.Err != nil || o.Tries > 1 || o.Shadow != nil || o.Copied || o.Misuses || !model.IsDrawnID(o.Message.RequestID) || s.Chance(0.2) {
@@ -227,7 +227,7 @@ func (u *user) draw() *action {
 	switch n := s.Pick(27); {
 	case n < 7 || s.Ledger.Addresses[to] == nil:
 		o := u.op(start())
-		if s.Chance(0.05) { // perhaps before it has started
+		if s.Chance(0.05) { // perhaps before the execution has started
 			u.soon(o, s.Between(0, kernel.Millisecond), model.Message{Kind: model.MessageTerminate, To: to, Failure: &model.Failure{Message: "at once"}})
 		}
 		return o
@@ -313,7 +313,7 @@ func settle(to model.Address, name string, u *user) model.Message {
 	return model.Message{Kind: model.MessageSettle, To: to, Name: name, Input: u.signal()}
 }
 
-// perform makes the request, repeats it if needed, and then calls then.
+// perform makes the request, repeats it if needed, and calls then at the end.
 func (o *action) perform(then func()) {
 	s := o.u.s
 	var up []*cluster.Proc
@@ -367,7 +367,7 @@ func (o *action) perform(then func()) {
 		}
 	})
 
-	// The process makes the call, so nothing happens while it is paused.
+	// The process makes the call, so nothing happens while the process is paused.
 	s.After(0, p.Process, func() {
 		switch {
 		case o.set != nil:

@@ -1,9 +1,9 @@
 package faultstore
 
-// Method is a method of the port that can fail.
+// Method is a method of the interface store.Store that can fail.
 type Method uint8
 
-// Methods. Any means all of them.
+// Methods. Any means all methods.
 const (
 	Any Method = iota
 	Register
@@ -84,7 +84,7 @@ func (m Method) String() string {
 	return "unknown"
 }
 
-// Methods returns all methods of the port that can fail.
+// Methods returns all methods of the interface store.Store that can fail.
 func Methods() []Method {
 	out := make([]Method, 0, methods-1)
 	for m := Any + 1; int(m) < methods; m++ {

@@ -7,8 +7,8 @@
 // and its other wrappers continue. A Plan decides what happens at each call. Counters record the
 // injected faults, so a test can prove that its faults really happened.
 //
-// If one goroutine calls a wrapper with a seeded plan, it behaves the same every time. The wrapper
-// starts no goroutine.
+// If only one goroutine calls a wrapper with a seeded plan, the wrapper behaves the same in every
+// run of the test. The wrapper starts no goroutine.
 package faultstore
 
 import (
@@ -32,22 +32,22 @@ var (
 
 // Config configures a wrapper. The zero value injects nothing.
 type Config struct {
-	// Plan decides about every call. The default is None. The wrapper calls it while it holds its
-	// lock, so a plan of one wrapper needs no lock.
+	// Plan decides about every call. The default is None. The wrapper holds its own lock while it
+	// calls the plan, so a plan that only one wrapper uses needs no lock.
 	Plan Plan
-	// The call that crashes the process calls OnCrash, once and without a lock. It may panic or end
-	// the goroutine. If it returns or is nil, the call returns an error with ErrCrashed. Kill does
-	// not call it.
+	// When a call crashes the process, the wrapper calls OnCrash, once and without a lock. OnCrash
+	// may panic or end the goroutine. If OnCrash returns or is nil, the call of the store returns
+	// an error with ErrCrashed. Kill does not call OnCrash.
 	OnCrash func()
 	// Sleep waits during a slow call. It must return early if the context ends. The default waits
 	// in real time.
 	Sleep func(ctx context.Context, d time.Duration)
 	// Orphans has the late commits of all processes that use the same store: commits that the store
 	// receives after their senders have given up. Wrappers of one store share one value, because a
-	// takeover by another process must wait for an orphan too. If it is nil, the wrapper gets its
-	// own.
+	// takeover by another process must wait for an orphan too. If Orphans is nil, the wrapper
+	// creates its own value.
 	Orphans *Orphans
-	// KeepInner makes Close leave the wrapped store open, for wrappers that share it.
+	// KeepInner makes Close leave the wrapped store open, for wrappers that share a store.
 	KeepInner bool
 }
 
@@ -105,7 +105,7 @@ func (f *Store) Counts() Counts {
 	return f.counts
 }
 
-// next asks the plan about a call and counts it.
+// next asks the plan about a call, and counts the call.
 func (f *Store) next(m Method, b *store.Batch) Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()

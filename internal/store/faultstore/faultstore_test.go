@@ -19,7 +19,7 @@ func TestConformanceWithoutFaults(t *testing.T) {
 	o := storetest.Options{Open: func(*testing.T) store.Store {
 		return faultstore.Wrap(memory.New(memory.Options{}), faultstore.Config{})
 	}}
-	if testing.Short() { // with the race detector; the whole suite runs without it
+	if testing.Short() { // short with the race detector; the whole suite runs without the detector
 		o.Only = storetest.Overlapping()
 	}
 	storetest.RunWith(t, o)

@@ -11,7 +11,7 @@ import (
 // Info describes the wrapped store. It cannot fail.
 func (f *Store) Info() store.Info { return f.inner.Info() }
 
-// Close ends the process in an orderly way: later calls fail. It closes the wrapped store unless
+// Close ends the process in an orderly way. Later calls fail. It closes the wrapped store unless
 // KeepInner is set.
 func (f *Store) Close() error {
 	f.Kill()

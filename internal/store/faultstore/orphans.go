@@ -10,12 +10,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Orphans are late commits: their senders got an error of class Unknown, and the store has neither
-// applied nor refused them yet. They outlive their process.
+// Orphans are late commits. Their senders got an error of class Unknown, and the store has neither
+// applied nor refused these commits yet. Orphans outlive the process that sent them.
 //
 // When an orphan is released, it goes to the store unchanged. The store decides whether to apply
-// it, and tests check that decision. Orphans counts the commits that the store applied and the
-// commits that it refused.
+// the orphan, and tests check that decision. Orphans counts the commits that the store applied and
+// the commits that it refused.
 type Orphans struct {
 	mu       sync.Mutex // protects the fields below; not held while an orphan is applied
 	calls    int
@@ -29,7 +29,7 @@ type orphan struct {
 	inner store.Store
 	batch *store.Batch
 	begun bool
-	due   int // the call before which it is released; 0 for never
+	due   int // the call before which the orphan is released; 0 for never
 	once  sync.Once
 	err   error
 }
@@ -63,7 +63,7 @@ func (o *Orphans) CountExcluded() int {
 }
 
 // Release sends the i-th undecided commit, oldest first, to the store, and returns the answer. The
-// sender of the commit never gets it.
+// sender of the commit never gets that answer.
 func (o *Orphans) Release(i int) error {
 	o.mu.Lock()
 	if i < 0 || i >= len(o.pending) {
@@ -105,7 +105,7 @@ func (o *Orphans) add(inner store.Store, b *store.Batch, f Fault) {
 	o.pending = append(o.pending, late)
 }
 
-// tick counts a call and releases the orphans that are due before it.
+// tick counts a call, and releases the orphans that are due before this call.
 func (o *Orphans) tick() {
 	o.mu.Lock()
 	o.calls++
@@ -117,7 +117,7 @@ func (o *Orphans) tick() {
 }
 
 // finish applies the late commits that have begun on a lane, or on all lanes of a node if lane is
-// negative. They hold the row of the fence, which the caller needs.
+// negative. These commits hold the row of the fence, which the caller needs.
 func (o *Orphans) finish(node model.NodeID, lane int) {
 	o.release(func(late *orphan) bool {
 		return late.begun && late.batch.Lane.Node == node && (lane < 0 || late.batch.Lane.Lane == lane)
@@ -139,7 +139,8 @@ func (o *Orphans) release(match func(late *orphan) bool) {
 	}
 }
 
-// apply sends an orphan to the store once. A concurrent second call waits until it is decided.
+// apply sends an orphan to the store once. A concurrent second call waits until the store has
+// decided.
 func (o *Orphans) apply(late *orphan) error {
 	late.once.Do(func() {
 		// No caller waits for the commit, so no context bounds it.

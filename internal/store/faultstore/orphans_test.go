@@ -102,7 +102,7 @@ func TestBegunCommitHoldsItsFence(t *testing.T) {
 	}
 	for name, call := range calls {
 		f, n, s, a := orphan(t, faultstore.LateBegun, 0)
-		// Reads and other lanes do not wait.
+		// Reads and commits of other lanes do not wait for the late commit.
 		if _, err := s.Members(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestBegunCommitHoldsItsFence(t *testing.T) {
 			t.Fatalf("%s: commit of another lane: %v, %d orphans", name, err, s.Orphans().Len())
 		}
 
-		// Another process that shares the orphans waits as well.
+		// Another process that shares the orphans waits for the late commit too.
 		other := faultstore.Wrap(f.Store, faultstore.Config{Orphans: s.Orphans(), KeepInner: true})
 		s.Kill()
 		call(t, n, other)
@@ -149,7 +149,8 @@ func TestDroppedCommitNeverLands(t *testing.T) {
 	}
 }
 
-// lane is the simplest correct committer. It relies only on the promises of the port.
+// lane is the simplest correct committer. It relies only on the promises of the interface
+// store.Store.
 type lane struct {
 	s     *faultstore.Store
 	ref   store.LaneRef
@@ -202,8 +203,8 @@ func (l *lane) send(t *testing.T, fill func(b *store.Batch)) bool {
 }
 
 // TestLaneSurvivesBadLuck runs one lane per seed through all kinds of faults, with a takeover at
-// the end. Acknowledged batches are applied exactly once and in order, and nothing is applied after
-// the takeover.
+// the end. Batches that the store has confirmed are applied exactly once and in order, and no batch
+// of the lane is applied after the takeover.
 func TestLaneSurvivesBadLuck(t *testing.T) {
 	t.Parallel()
 	rates := faultstore.Rates{

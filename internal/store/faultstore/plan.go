@@ -28,7 +28,7 @@ const (
 	Slow
 	// SlowReply: the answer arrives after a delay.
 	SlowReply
-	// Late is for Commit, and is OK for other calls. The commit returns an error of class Unknown
+	// Late is for Commit. For other calls it means OK. The commit returns an error of class Unknown
 	// immediately, while the batch is still in flight and its transaction has not begun. The store
 	// gets the batch when the test releases it. If the fence is removed or moves before that, the
 	// store refuses the batch.
@@ -57,12 +57,12 @@ func Kinds() []Kind {
 	return []Kind{FailBefore, FailAfter, CrashBefore, CrashAfter, Slow, SlowReply, Late, LateBegun}
 }
 
-// Fault is what a plan chooses for a call. The zero Fault means none.
+// Fault is what a plan chooses for a call. The zero Fault means that the call has no fault.
 type Fault struct {
 	Kind Kind
 	// Class is the class of the error of FailBefore. Zero means Unknown. The class Refused makes
 	// the engine quarantine an address, although its data is good. The class Fenced makes the
-	// engine stop. Use these two only in plans that want that effect.
+	// engine stop. Use these two classes only in plans that need these effects.
 	Class store.Class
 	// Delay is the delay of Slow and SlowReply.
 	Delay time.Duration
@@ -98,8 +98,9 @@ type None struct{}
 // Next returns no fault.
 func (None) Next(Call) Fault { return Fault{} }
 
-// FailAt injects one fault. If Method is Any, the fault is at the N-th call. Otherwise it is at the
-// N-th call of the method. A test increases N from 1 until a scenario ends without the fault.
+// FailAt injects one fault. If Method is Any, the N-th call of the wrapper gets the fault.
+// Otherwise the N-th call of the method gets it. A test increases N from 1 until a scenario ends
+// without the fault.
 type FailAt struct {
 	N      int
 	Method Method
@@ -121,13 +122,13 @@ func (p FailAt) Next(c Call) Fault {
 	return p.Fault
 }
 
-// Rate has the probabilities of faults of a method, from 0 to 1. Their sum is at most 1.
+// Rate has the probability of each kind of fault for a method, from 0 to 1. The sum is at most 1.
 type Rate struct {
 	FailBefore, FailAfter, CrashBefore, CrashAfter, Slow, SlowReply, Late, LateBegun float64
-	// MaxDelay bounds delays. They are distributed evenly below it.
+	// MaxDelay bounds delays. Delays are distributed evenly between 0 and MaxDelay.
 	MaxDelay time.Duration
-	// MaxAfter bounds the number of calls until a late commit is released automatically. If it is
-	// zero, only the test releases it.
+	// MaxAfter bounds the number of calls until a late commit is released automatically. If
+	// MaxAfter is zero, only the test releases late commits.
 	MaxAfter int
 }
 
@@ -138,7 +139,7 @@ type Rates struct {
 	Methods map[Method]Rate
 }
 
-// Seeded is a plan that draws faults from a seed. It belongs to one wrapper.
+// Seeded is a plan that draws faults from a seed. Only one wrapper may use it.
 type Seeded struct {
 	rng   *rand.Rand
 	rates Rates

@@ -9,8 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// The store copies all values that it receives and returns, down to the last byte. A test walks the
-// values by reflection, so it fails if a clone function forgets a new field of the model.
+// The store copies all values that it receives and returns, down to the last byte. A test looks at
+// all fields of the values by reflection, so it fails if a clone function forgets a new field of
+// the model.
 
 func clonePayload(p model.Payload) model.Payload {
 	p.Data = bytes.Clone(p.Data)

@@ -200,7 +200,8 @@ func (s *Store) applyMarks(b *store.Batch) error {
 	return nil
 }
 
-// change prepares a change of the row of an open run: it registers the undo.
+// change registers the function that undoes a change of the row of an open run. The store calls it
+// before it changes the row.
 func (s *Store) change(sh *shard, r *run) {
 	outcome, parked, waits, blocked := r.row.Outcome, r.row.Parked, r.row.Waits, r.row.Blocked
 	s.addUndo(func() {

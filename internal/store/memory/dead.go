@@ -17,7 +17,7 @@ func lastDeadFirst(a, b *store.DeadRow) int {
 // longestDeadFirst is the order in which a shard keeps its dead tasks by age.
 func longestDeadFirst(a, b *store.DeadRow) int { return a.Place().Compare(b.Place()) }
 
-// addDead adds a dead task to all indexes of dead tasks, and dropDead removes it from them.
+// addDead adds a dead task to all indexes of dead tasks, and dropDead removes it from all of them.
 func (s *Store) addDead(sh *shard, r *store.DeadRow) {
 	if sh.dead == nil {
 		sh.dead = make(map[store.DeadKey]*store.DeadRow)

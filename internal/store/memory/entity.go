@@ -16,7 +16,8 @@ type entity struct {
 	row model.Entity
 }
 
-// byAddress is the order of lists. The shard is compared last, because an address has only one.
+// byAddress is the order of lists. The shard is compared last, because an address has only one
+// shard.
 func byAddress(a, b *entity) int {
 	return cmp.Or(store.EntityKey{Address: a.key.Address}.Compare(store.EntityKey{Address: b.key.Address}), cmp.Compare(a.key.Shard, b.key.Shard))
 }
@@ -29,7 +30,7 @@ type mailbox struct {
 
 func byReceiver(a, b *mailbox) int { return a.key.Compare(b.key) }
 
-// item returns the index of a position.
+// item returns the index of the item at a position.
 func (m *mailbox) item(seq int64) (int, bool) {
 	return slices.BinarySearchFunc(m.items, seq, func(i model.MailboxItem, seq int64) int { return cmp.Compare(i.Seq, seq) })
 }
@@ -227,8 +228,8 @@ func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (out stor
 		return out, err
 	}
 
-	// MaxShards is greater than the number of every shard. So the walk starts behind the row of
-	// this address. If the address is empty, it starts with the first row of the tenant.
+	// MaxShards is greater than the number of every shard. So the list starts behind the row of
+	// this address. If the address is empty, the list starts with the first row of the tenant.
 	mark := &entity{key: store.EntityKey{Shard: model.MaxShards, Address: model.Address{Tenant: q.Tenant, Type: q.After.Type, Key: q.After.Key}}}
 	for p := s.entities.after(mark); ; p.next() {
 		n, ok := p.at()

@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 }
 
 // groups returns the groups of the conformance suite to run. In short mode, which is used with the
-// race detector, it returns only some groups. The package also runs in full without the detector.
+// race detector, it returns only some groups. All groups also run, without the race detector.
 func groups() []string {
 	if testing.Short() {
 		return storetest.Overlapping()
@@ -66,8 +66,8 @@ func TestNewRefusesAnImpossibleNumberOfShards(t *testing.T) {
 	}
 }
 
-// pointers collects the addresses to which a value points: slices that are not empty, pointers,
-// maps.
+// pointers collects the memory addresses to which a value points through pointers, maps, and slices
+// that are not empty.
 func pointers(v reflect.Value, into map[uintptr]string, path string) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -127,8 +127,8 @@ func fillAll[T any]() (v T) {
 	return v
 }
 
-// filledEntity is the first row of an entity and an item of its mailbox, with every other field
-// set.
+// filledEntity returns the first row of an entity and an item of its mailbox. Every field that need
+// not have a certain value is set.
 func filledEntity(c storetest.Counter) (store.EntityRow, store.MailboxRow) {
 	row, item := fillAll[store.EntityRow](), fillAll[store.MailboxRow]()
 	row.Shard, row.Entity.Address, row.Prev, row.Gone = c.Shard, c.Address, 0, false
@@ -179,7 +179,7 @@ func TestNothingIsShared(t *testing.T) {
 	}
 	l.Commit(batch)
 	again := f.SubjectOf(a.Start.Address)
-	kept := []any{batch, rows, setting} // alive, so that no address is used twice
+	kept := []any{batch, rows, setting} // keep these alive, so that no address is used twice
 
 	read := func() map[uintptr]string {
 		into := make(map[uintptr]string)

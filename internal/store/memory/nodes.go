@@ -32,7 +32,7 @@ func (s *Store) node(id model.NodeID, epoch int64) *node {
 	return nil
 }
 
-// fence returns the fence of a lane, or nil if it does not have the epoch.
+// fence returns the fence of a lane, or nil if the fence does not have the epoch of the lane.
 func (s *Store) fence(l store.LaneRef) *fence {
 	i, ok := s.find(l.Node)
 	if !ok || l.Lane < 0 || l.Lane >= len(s.nodes[i].lanes) || s.nodes[i].lanes[l.Lane].epoch != l.Epoch {

@@ -125,8 +125,8 @@ func (p *place[T]) next() {
 	}
 }
 
-// merge visits the elements from several positions on in one common order, until visit returns
-// false. It advances the positions.
+// merge takes positions in several sets. It visits the elements from these positions on, in one
+// common order, until visit returns false. It advances the positions.
 func merge[T any](places []place[T], compare func(a, b T) int, visit func(v T) bool) {
 	heap := places[:0]
 	for i := range places {

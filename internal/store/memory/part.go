@@ -20,7 +20,8 @@ func (s *Store) DrawEpoch(ctx context.Context) (int64, error) {
 	return s.epoch, nil
 }
 
-// RegisterAt adds a node with an epoch of the home.
+// RegisterAt adds a node with an epoch that the home has drawn. The home is the part that has the
+// epochs and leases of the cluster; see store.Part.
 func (s *Store) RegisterAt(ctx context.Context, r store.PartRegistration) error {
 	const op = "register in a part"
 	defer s.mu.Unlock()
@@ -53,7 +54,7 @@ func (s *Store) RegisterAt(ctx context.Context, r store.PartRegistration) error 
 	return nil
 }
 
-// RefenceAt moves the fence of a lane to an epoch of the home.
+// RefenceAt moves the fence of a lane to an epoch that the home has drawn.
 func (s *Store) RefenceAt(ctx context.Context, l store.LaneRef, epoch int64) (landed int64, err error) {
 	const op = "refence"
 	defer s.mu.Unlock()
@@ -68,7 +69,7 @@ func (s *Store) RefenceAt(ctx context.Context, l store.LaneRef, epoch int64) (la
 	return f.batch, nil
 }
 
-// LoadChannels returns the channels to the shards that have messages.
+// LoadChannels returns the channels to the shards. It leaves out channels without messages.
 func (s *Store) LoadChannels(ctx context.Context, shards []model.ShardID) (out []store.Channel, err error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load channels"); err != nil {

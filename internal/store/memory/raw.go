@@ -18,7 +18,7 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 		if err != nil {
 			return err
 		}
-		err = each(rows[i]) // called without the lock
+		err = each(rows[i]) // call each without the lock
 	}
 	return err
 }

@@ -17,8 +17,8 @@ func headOf(r store.ReportRow) store.ReportRow {
 	return r
 }
 
-// AddReport stores a replay report, unless the tenant has a report of the same request. It removes
-// the oldest reports of the tenant until the bounds hold.
+// AddReport stores a replay report, unless the tenant already has a report of the same request. It
+// removes the oldest reports of the tenant until the bounds hold.
 func (s *Store) AddReport(ctx context.Context, row store.ReportRow, keep store.ReportBounds) (store.ReportRow, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "add report"); err != nil {

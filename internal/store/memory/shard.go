@@ -15,21 +15,22 @@ type shard struct {
 	// Results must not depend on the order of these maps, so that the store stays deterministic.
 	runs    map[model.RunID]*run
 	current map[model.Address]*run
-	// runnable has the open runs that are not parked, by id.
+	// runnable has the open runs that are not parked, sorted by id.
 	runnable ordered[*run]
-	// started has the runs that have a row, by id. leaving has the closed runs that have their own
-	// removal time, by that time.
+	// started has the runs that have a row, sorted by id. leaving has the closed runs that have
+	// their own removal time, sorted by that time.
 	started, leaving ordered[*run]
 
 	timers ordered[*store.Timer]
 	// in and out have the messages to and from this shard, sorted by the other shard.
 	in, out []*way
 	inbox   ordered[*store.InboxRow]
-	// replies has the remembered requests by their keys. byAge has them by age.
+	// replies has the remembered requests by their keys. byAge has the same requests, sorted by
+	// age.
 	replies map[requestKey]*store.Reply
 	byAge   ordered[*store.Reply]
-	// dead has the dead tasks by their keys; it is nil until there is one. deadByAge has them by
-	// age.
+	// dead has the dead tasks by their keys; it is nil until there is a dead task. deadByAge has
+	// the same dead tasks, sorted by age.
 	dead      map[store.DeadKey]*store.DeadRow
 	deadByAge ordered[*store.DeadRow]
 	// lines has all log lines by age.
@@ -55,8 +56,8 @@ type run struct {
 	events  []model.Event
 	timers  []*store.Timer
 	labels  []model.Label // never changed in place
-	// data has the values that tasks reported, by task and name. logs has their log lines, in
-	// order.
+	// data has the values that tasks reported, by task and name. logs has the log lines of the
+	// tasks, in order.
 	data []store.TaskDatum
 	logs []*store.LogRow
 }
@@ -69,8 +70,8 @@ type way struct {
 	to, from model.ShardID
 	// rows are sorted by position. A sweep removes the rows up to received.
 	rows []store.MessageRow
-	// received is the cursor of the receiver, zero before it first advances. sent is the position
-	// of the last message that was ever sent.
+	// received is the cursor of the receiver; it is zero until the cursor first advances. sent is
+	// the position of the last message that was ever sent.
 	received, sent int64
 }
 
@@ -126,7 +127,7 @@ func (s *shard) run(id model.RunID) *run {
 	return r
 }
 
-// settle adds a run to runnable or removes it, after its row has changed.
+// settle adds a run to runnable or removes it from there, after the row of the run has changed.
 func (s *shard) settle(r *run) {
 	if r.runnable() {
 		s.runnable.insert(r)
@@ -155,7 +156,7 @@ func (r *run) timer(id string) (int, bool) {
 	return slices.BinarySearchFunc(r.timers, id, func(t *store.Timer, id string) int { return cmp.Compare(t.ID, id) })
 }
 
-// event returns the index of a position.
+// event returns the index of the event at a position.
 func (r *run) event(seq int64) (int, bool) {
 	if n := len(r.events); n == 0 || r.events[n-1].Seq < seq {
 		return n, false
@@ -163,7 +164,7 @@ func (r *run) event(seq int64) (int, bool) {
 	return slices.BinarySearchFunc(r.events, seq, func(e model.Event, seq int64) int { return cmp.Compare(e.Seq, seq) })
 }
 
-// message returns the index of a position.
+// message returns the index of the message at a position.
 func (w *way) message(seq int64) (int, bool) {
 	if n := len(w.rows); n == 0 || w.rows[n-1].Seq < seq {
 		return n, false

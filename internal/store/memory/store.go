@@ -1,14 +1,15 @@
 // Package memory is the store of unit tests and of the simulator. It keeps everything in memory, so
 // nothing survives the process.
 //
-// It keeps all promises of the port except durability, and adds two:
+// It keeps all promises of the interface store.Store except durability, and adds two promises:
 //
-//   - Determinism. If one goroutine calls it with its own clock, the same calls give the same
-//     answers in the same order. No iteration over a Go map affects a result.
+//   - Determinism. If only one goroutine calls the store, and the caller sets the clock, the same
+//     calls give the same answers in the same order. No iteration over a Go map affects a result.
 //   - Isolation. The store copies all values that it receives and returns, byte by byte, as if they
 //     had gone to disk and back. If a caller changes a payload later, the stored payload does not
-//     change. The same holds if the simulator kills a process in the middle of such a change. As in
-//     the stored form, the position, time and kind of the events in Message.With are not kept.
+//     change. The stored payload also stays as it was if the simulator kills a process in the
+//     middle of such a change. As in the other stores, the position, time and kind of the events in
+//     Message.With are not kept.
 //
 // The store encodes nothing. A new store costs three small slices, and a shard is allocated with
 // its first row. A commit costs O(rows log n). Several nodes may share one Store value; a mutex
@@ -34,14 +35,14 @@ const DefaultShards = 256
 type Options struct {
 	// Shards is the number of shards. The default is DefaultShards, the maximum model.MaxShards.
 	Shards int
-	// Groups are shard groups in addition to the default one. Their shards are a part of Shards.
+	// Groups are shard groups in addition to the default group. Their shards are a part of Shards.
 	// The default is none.
 	Groups []model.Group
 	// Now is the clock that judges leases. The default is time.Now. The store calls it while it
 	// holds its lock, so Now must not call the store.
 	Now func() time.Time
-	// Cluster is the id of the contents. The default is a random id. Simulators set it to stay
-	// deterministic.
+	// Cluster is the id of the store's contents, as in store.Info. The default is a random id.
+	// Simulators set Cluster, so that they stay deterministic.
 	Cluster string
 }
 
@@ -53,9 +54,9 @@ type Store struct {
 	mu     sync.Mutex // protects everything below
 	closed bool
 	epoch  int64 // the last epoch that was used
-	// nodes has the registered nodes, sorted by id. A node that was fenced or has left is not here,
-	// and neither are its fences. The store refuses all commits of a lane that has no fence, as if
-	// the fence had a higher epoch.
+	// nodes has the registered nodes, sorted by id. If a node was fenced or has left, nodes has
+	// neither the node nor its fences. The store refuses all commits of a lane that has no fence,
+	// as if the fence had a higher epoch.
 	nodes  []*node
 	owners []store.ShardOwner
 	tokens []int64  // marks of fencing tokens, by shard

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// addTimer and dropTimer change both indexes of timers: the index of the shard by due time, and the
-// index of the run by id.
+// addTimer and dropTimer change both indexes of timers. The index of the shard is sorted by due
+// time, and the index of the run is sorted by id.
 func (s *Store) addTimer(sh *shard, r *run, t *store.Timer) {
 	i, _ := r.timer(t.ID)
 	r.timers = slices.Insert(r.timers, i, t)

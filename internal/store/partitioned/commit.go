@@ -8,15 +8,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// maxForgets bounds the remembered answers of one part that wait for a sweep. Further ones are left
-// to the sweep by age.
+// maxForgets bounds the remembered answers of one part that wait for a sweep. A later sweep removes
+// further answers by their age.
 const maxForgets = 10_000
 
 // Commit applies a batch in the part of its lane. It refuses a batch that has rows of another part.
 func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	p := s.partOfLane(b.Lane.Lane)
 	if b.Lane.Lane < 0 {
-		return p.Commit(ctx, b) // which has no such lane
+		return p.Commit(ctx, b) // the part refuses the batch, because it has no such lane
 	}
 	if shard, found := s.strayShard(p, b); found {
 		return store.Committed{}, store.Errorf(store.Refused, "commit", "lane %d writes to part %d, and shard %d belongs to part %d",
@@ -59,7 +59,7 @@ func (s *Store) forgetLater(keys []store.RequestKey) {
 }
 
 // strayShard returns the shard of a row that does not belong to the part. Messages belong to the
-// part of their sender, and cursors to that of their receiver.
+// part of their sender, and cursors to the part of their receiver.
 func (s *Store) strayShard(p *part, b *store.Batch) (stray model.ShardID, found bool) {
 	look := func(shard model.ShardID) bool {
 		if int(shard) < len(s.of) && s.of[shard] != p.index {

@@ -21,14 +21,16 @@ import (
 type flaky struct {
 	store.Part
 	down atomic.Bool
-	// noFence fails only the removal of nodes, and noCursors the reading of cursors.
+	// noFence makes only the removal of nodes fail, and noCursors makes only the reading of cursors
+	// fail.
 	noFence, noCursors atomic.Bool
-	// late holds the first registration back, as a slow network does, until it is closed.
+	// late holds the first registration back, as a slow network does, until the channel is closed.
 	late          chan struct{}
-	registrations atomic.Int32 // under way
+	registrations atomic.Int32 // registrations that are under way
 	arrived       chan struct{}
-	refuses       atomic.Bool // registrations
-	// within is how long the last call of LoadReplies or Sweep could take; 0 is forever.
+	refuses       atomic.Bool // makes registrations fail with a refusal
+	// within is the time limit that the last call of LoadReplies or Sweep had; 0 means that it had
+	// none.
 	within atomic.Int64
 }
 
@@ -62,7 +64,7 @@ func (f *flaky) RegisterAt(ctx context.Context, r store.PartRegistration) error 
 		<-f.late
 		defer close(f.arrived)
 		f.late = nil
-		ctx = context.WithoutCancel(ctx) // it arrives even if its sender has given up
+		ctx = context.WithoutCancel(ctx) // the registration arrives even if its sender has given up
 	}
 	return cmpErr(f.broken(), func() error { return f.Part.RegisterAt(ctx, r) })
 }
@@ -128,7 +130,7 @@ func cmpErr(err error, call func() error) error {
 	return call()
 }
 
-// scene is two parts with a shard each: shard 0 is in the home, shard 1 in the member eu.
+// scene is two parts with one shard each. Shard 0 is in the home, and shard 1 is in the member eu.
 type scene struct {
 	*storetest.Fixture
 	home   store.Part
@@ -147,8 +149,8 @@ func newScene(t *testing.T, home, member store.Part) *scene {
 	return c
 }
 
-// Every step between the home and a member may be the last one of a process, and a member may be
-// away. Two nodes never write to one shard, and no message is lost or consumed twice.
+// A process may die after every step between the home and a member, and a member may be away.
+// Nevertheless two nodes never write to one shard, and no message is lost or consumed twice.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(*testing.T, *scene){
@@ -209,8 +211,8 @@ func shardsOf(got []store.AcquiredShard) (out []model.ShardID) {
 	return out
 }
 
-// A node that was fenced in the home alone, because the other node died or the member was away,
-// keeps its shard in the member until another node has fenced it there.
+// A node was fenced only in the home, because the node that fenced it died or the member was away.
+// The fenced node keeps its shard in the member until another node has fenced it there.
 func testFenceThatEndsAfterTheHome(t *testing.T, c *scene) {
 	t.Helper()
 	a, b := c.Join(2), c.Join(2)
@@ -257,7 +259,7 @@ func (c *scene) eventually(what string, done func() bool) {
 	}
 }
 
-// A node that is registered in the home alone gets shards of the member when the member is back.
+// A node that is registered only in the home gets shards of the member when the member is back.
 func testRegisterWhileAMemberIsAway(t *testing.T, c *scene) {
 	t.Helper()
 	c.member.down.Store(true)
@@ -280,8 +282,8 @@ func testRegisterWhileAMemberIsAway(t *testing.T, c *scene) {
 	}
 }
 
-// A registration in the member that arrives after the node was fenced everywhere gives it nothing
-// that another node could not take.
+// A registration in the member arrives after the node was fenced everywhere. Another node can still
+// take every shard that the late node might seem to own.
 func testRegistrationThatArrivesLate(t *testing.T, c *scene) {
 	t.Helper()
 	a := c.Join(2)
@@ -302,15 +304,15 @@ func testRegistrationThatArrivesLate(t *testing.T, c *scene) {
 	}
 }
 
-// A registration that is under way for a long time must not arrive after the node was registered by
-// another call, took a shard, and was fenced: it would give the node back its fences. So the node
-// takes no shard of the member while the registration is under way.
+// A registration takes a long time. During that time another call must not register the node, let
+// it take a shard, and see it fenced, because the late registration would give the node its fences
+// back. So the node takes no shard of the member while the registration is under way.
 func testRegistrationThatArrivesLast(t *testing.T, c *scene) {
 	t.Helper()
 	late, arrived := make(chan struct{}), make(chan struct{})
 	c.member.late, c.member.arrived = late, arrived
 	a := c.Join(2)
-	a.Renew(time.Hour, 0, 1) // which tries to register the node, too
+	a.Renew(time.Hour, 0, 1) // this also tries to register the node
 	got := a.Acquire(0, 1)
 	if n := c.member.registrations.Load(); n != 1 {
 		t.Errorf("%d registrations of the node are under way, want 1", n)
@@ -339,7 +341,7 @@ func testRegistrationThatArrivesLast(t *testing.T, c *scene) {
 	})
 }
 
-// A node that has left the members, and then could not leave the home, owns nothing in them.
+// A node that has left the members, and then could not leave the home, owns nothing in the members.
 func testUnregisterThatEndsAfterTheMembers(t *testing.T, c *scene) {
 	t.Helper()
 	a, b := c.Join(2), c.Join(2)
@@ -359,7 +361,8 @@ func testUnregisterThatEndsAfterTheMembers(t *testing.T, c *scene) {
 	}
 }
 
-// A lane that was fenced anew in the member commits with an epoch that the home has drawn.
+// After the fence of a lane in the member has moved, the lane commits with the new epoch, which the
+// home has drawn.
 func testRefenceInAMember(t *testing.T, c *scene) {
 	t.Helper()
 	n := c.Join(2)
@@ -404,8 +407,8 @@ func testBatchOfTwoParts(t *testing.T, c *scene) {
 	}
 }
 
-// A message to another part is there until the receiver has consumed it, also for the next owners
-// of both shards, and its position is never used again.
+// A message to another part stays until the receiver has consumed it, even if both shards get new
+// owners. Its position is never used again.
 func testMessageToAnotherPart(t *testing.T, c *scene) {
 	t.Helper()
 	n := c.Join(2)
@@ -447,7 +450,7 @@ func testMessageToAnotherPart(t *testing.T, c *scene) {
 		t.Errorf("messages %v, want none", got)
 	}
 
-	// The next owner of the sender finds the last position without the member.
+	// The next owner of the sender's shard finds the last position without asking the member.
 	n.Fence()
 	c.member.down.Store(true)
 	next := c.Join(2)
@@ -457,7 +460,8 @@ func testMessageToAnotherPart(t *testing.T, c *scene) {
 	}
 }
 
-// While a member is away, its calls fail with an error that names it, and the home works.
+// While a member is away, calls of the member fail with an error that names it, and the home still
+// works.
 func testMemberThatIsAway(t *testing.T, c *scene) {
 	t.Helper()
 	n := c.Join(2)
@@ -524,7 +528,7 @@ func testSweepWhileAMemberIsAway(t *testing.T, c *scene) {
 		t.Errorf("%d answers in the home after a sweep, %v", len(found), err)
 	}
 
-	// What the sweep has left out is done when the member is back.
+	// When the member is back, a sweep does what the earlier sweep has left out.
 	c.member.down.Store(false)
 	c.eventually("the answer in the member to be removed", func() bool {
 		if _, err := c.Store.Sweep(t.Context(), store.SweepRequest{Shards: all, Limit: 10}); err != nil {
@@ -535,8 +539,8 @@ func testSweepWhileAMemberIsAway(t *testing.T, c *scene) {
 	})
 }
 
-// If the part of the receiver fails while it looks for messages, the part of the senders is not
-// left alone: shards of the home still get what the member has for them.
+// If the part of a receiver fails while the store looks for messages, the store still asks the part
+// of the senders. So shards of the home still get the messages that the member has for them.
 func testReceiverThatFails(t *testing.T, c *scene) {
 	t.Helper()
 	n := c.Join(2)
@@ -562,7 +566,8 @@ func testReceiverThatFails(t *testing.T, c *scene) {
 	}
 }
 
-// A node that a member refuses is not left in the home: other nodes would leave shards to it.
+// If a member refuses a node, the node does not stay registered in the home. Otherwise other nodes
+// would leave shards to that node.
 func testRegistrationThatAMemberRefuses(t *testing.T, c *scene) {
 	t.Helper()
 	c.member.refuses.Store(true)
@@ -575,7 +580,7 @@ func testRegistrationThatAMemberRefuses(t *testing.T, c *scene) {
 }
 
 // If a member does not answer after a node has freed a shard there, the view of the node does not
-// say that it still owns the shard. Otherwise a node that stops would take the shard again.
+// say that the node still owns the shard. Otherwise a node that stops would take the shard again.
 func testFreedShardWhileAMemberIsAway(t *testing.T, c *scene) {
 	t.Helper()
 	n := c.Join(2)
@@ -588,8 +593,9 @@ func testFreedShardWhileAMemberIsAway(t *testing.T, c *scene) {
 	}
 }
 
-// All callers of a process wait while it looks for answers, so a member has a limited time for
-// that, even if only answers of the member are wanted. A sweep has more time.
+// While the store looks for answers, all callers of the process wait. So a member has a limited
+// time to return its answers, even if only answers of that member are wanted. A sweep has more
+// time.
 func testTimeOfAMember(t *testing.T, c *scene) {
 	t.Helper()
 	key := c.Subject().Reply("r", 1).RequestKey
@@ -617,7 +623,7 @@ func testTimeOfAMember(t *testing.T, c *scene) {
 	}
 }
 
-// New refuses members that do not fit.
+// New refuses members that do not fit the home.
 func TestNewRefusesMembersThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	o := memory.Options{Shards: 4, Groups: []model.Group{{Name: "eu", Shards: 1}, {Name: "us", Shards: 1}}}

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// LoadMessages returns the messages behind the cursors of the receivers, from all parts. If a part
-// of senders cannot be reached, its messages wait.
+// LoadMessages returns the messages that the cursors of the receivers have not passed yet, from all
+// parts. If the part of some senders cannot be reached, its messages wait.
 func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
 	for i, mine := range s.split(shards) {
 		if len(mine) == 0 {
@@ -48,8 +48,9 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 
 // loadForeign returns messages from one part to shards of another.
 //
-// The part of the senders returns what is behind its copies of the cursors. Rows that the receivers
-// have consumed are left out, and the copies are raised, so that a sweep deletes these rows.
+// The part of the senders returns the messages that its copies of the cursors have not passed. If
+// the receivers have already consumed some of these rows, loadForeign leaves them out. It also
+// raises the copies, so that a sweep deletes the consumed rows.
 //
 //arch:parameters these are the parameters of LoadMessages
 func (s *Store) loadForeign(ctx context.Context, sender, receiver *part, shards []model.ShardID, limit, maxBytes int) (kept []store.MessageRow, more bool, err error) {
@@ -71,7 +72,7 @@ func (s *Store) loadForeign(ctx context.Context, sender, receiver *part, shards 
 		if len(passed) == 0 {
 			return kept, more, nil
 		}
-		// The next round fills the page.
+		// Raise the copies of the cursors. The next round then reads a full page.
 		if err := sender.ask(ctx, longestWait, func(ctx context.Context) error { return sender.AdvanceCursors(ctx, passed) }); err != nil {
 			return nil, false, err
 		}
@@ -80,12 +81,12 @@ func (s *Store) loadForeign(ctx context.Context, sender, receiver *part, shards 
 }
 
 // ask calls a part on behalf of work that also concerns another part. It waits for a limited time.
-// If the call fails, it remembers that for this part.
+// If the call fails, ask notes that the part is in trouble.
 func (p *part) ask(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := call(limited)
-	if err != nil && ctx.Err() == nil { // a caller that gives up says nothing about the part
+	if err != nil && ctx.Err() == nil { // otherwise the caller has given up
 		p.note(err)
 	}
 	return p.explain(err)
@@ -104,14 +105,14 @@ func (p *part) cursors(ctx context.Context, channels []store.Channel) (out []sto
 const channelsOfCall = 10_000
 
 // advanceCopies raises the copies of cursors that a part has for channels to shards of other parts.
-// Messages to a part that cannot be reached wait.
+// If the part of the receivers cannot be reached, the copies for its shards stay as they are.
 func (s *Store) advanceCopies(ctx context.Context, sender *part, shards [][]model.ShardID) error {
 	for i, foreign := range shards {
 		receiver := s.parts[i]
 		if receiver == sender {
 			continue
 		}
-		// A shard can have a channel from every other one.
+		// A shard can have a channel from every other shard.
 		for some := range slices.Chunk(foreign, max(1, channelsOfCall/s.info.Shards)) {
 			if receiver.isSick() {
 				break
@@ -156,7 +157,7 @@ func channelsOf(rows []store.MessageRow) (out []store.Channel) {
 }
 
 // pass returns the messages that the receivers have not consumed, and the cursors that have passed
-// some of them.
+// some of the messages.
 func pass(rows []store.MessageRow, cursors []store.ChannelCursor) (kept []store.MessageRow, passed []store.ChannelCursor) {
 	at := make(map[store.Channel]int64, len(cursors))
 	for _, c := range cursors {
@@ -176,8 +177,8 @@ func pass(rows []store.MessageRow, cursors []store.ChannelCursor) (kept []store.
 	return kept, passed
 }
 
-// fitting returns how many rows fit into a page: at most limit, and the page ends with the row that
-// reaches maxBytes.
+// fitting returns how many rows fit into a page. A page has at most limit rows, and ends with the
+// row that reaches maxBytes.
 func fitting[T any](rows []T, limit, maxBytes int, size func(*T) int) int {
 	bytes := 0
 	for i := range rows {
@@ -215,7 +216,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 }
 
 // PutInbox stores requests in the parts of their shards. If a part fails, the requests of other
-// parts may be stored: the caller may put all of them again.
+// parts may be stored nevertheless. The caller may put all requests again.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	var errs []error
 	for i, mine := range splitBy(s, rows, func(r *store.InboxRow) model.ShardID { return r.Shard }) {
@@ -234,8 +235,8 @@ func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]sto
 	})
 }
 
-// gather reads rows by their keys from the parts that have some of them. The callers wait for rows
-// of all parts at the same time, so a part that fails or hangs must not hide the rows of others.
+// gather reads rows by their keys from the parts that have these rows. The callers wait for rows of
+// all parts at the same time, so a part that fails or hangs must not hide the rows of other parts.
 func gather[K, T any](ctx context.Context, s *Store, keys [][]K, load func(context.Context, *part, []K) ([]T, error)) (out []T, err error) {
 	asked := 0
 	for _, mine := range keys {
@@ -260,8 +261,9 @@ func gather[K, T any](ctx context.Context, s *Store, keys [][]K, load func(conte
 	return out, errors.Join(errs...)
 }
 
-// loadPart reads from one part. It does not wait long for a member, even if only the member is
-// asked: callers that come later wait for rows of other parts until it returns.
+// loadPart reads from one part. It does not wait long for a member, even if it reads only from that
+// member. The reason is that callers that come later wait for rows of other parts until loadPart
+// returns.
 func loadPart[K, T any](ctx context.Context, p *part, keys []K, load func(context.Context, *part, []K) ([]T, error)) (rows []T, err error) {
 	if p.index == 0 {
 		return load(ctx, p, keys)
@@ -273,9 +275,9 @@ func loadPart[K, T any](ctx context.Context, p *part, keys []K, load func(contex
 	return rows, err
 }
 
-// Sweep deletes what is no longer needed, part after part. Every part gets all shards, because it
-// may have messages to shards of other parts. The rows of a member that cannot be reached wait for
-// a later sweep.
+// Sweep deletes what is no longer needed, part after part. Every part gets all shards, because a
+// part may have messages to shards of other parts. The rows of a member that cannot be reached wait
+// for a later sweep.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (total int, err error) {
 	answered := splitBy(s, r.Answered, func(k *store.RequestKey) model.ShardID { return k.Shard })
 	shards := s.split(r.Shards)
@@ -302,8 +304,8 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (total int, err
 	return total, errors.Join(errs...)
 }
 
-// sweepPart sweeps one part, and returns whether that is done. A member that cannot be reached is
-// left out, without an error.
+// sweepPart sweeps one part, and returns whether the sweep has succeeded. If a member cannot be
+// reached, sweepPart leaves it out and returns no error.
 func (s *Store) sweepPart(ctx context.Context, p *part, r store.SweepRequest, shards [][]model.ShardID) (n int, done bool, err error) {
 	sweep := func(ctx context.Context) (err error) {
 		if err = s.advanceCopies(ctx, p, shards); err == nil {
@@ -317,21 +319,22 @@ func (s *Store) sweepPart(ctx context.Context, p *part, r store.SweepRequest, sh
 	}
 	limit := longestSweep
 	if len(r.Shards) == 0 {
-		limit = sickFor // callers wait for answers meanwhile
+		limit = sickFor // callers wait for answers during this sweep
 	}
 	done, err = s.unlessAway(ctx, p, limit, sweep)
 	return n, done, p.explain(err)
 }
 
 // longestSweep is how long a sweep may work on one member. A sweep that does not end in time has
-// deleted nothing, so the limit is not below the time that a statement may take.
+// deleted nothing. So the limit must be at least as long as one statement may take.
 const longestSweep = 30 * time.Second
 
-// unlessAway calls a member for work that concerns all parts and can wait for this one. It returns
-// whether the call has succeeded. There is no error if the member cannot be reached. The member
-// gets a limited time, so that it does not delay the others for longer.
+// unlessAway calls a member for work that concerns all parts and that can be done later for this
+// member. It returns whether the call has succeeded. If the member cannot be reached, it returns no
+// error. The call has a time limit, so that a slow member does not delay the other parts for
+// longer.
 func (s *Store) unlessAway(ctx context.Context, p *part, limit time.Duration, call func(context.Context) error) (done bool, err error) {
-	// In a closed store, all calls fail.
+	// In a closed store all calls fail, which does not mean that the member is away.
 	isAway := func() bool { return p.isSick() && s.closing.Err() == nil }
 	if isAway() {
 		return false, nil

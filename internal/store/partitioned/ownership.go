@@ -14,9 +14,9 @@ import (
 // registration is a node that this process has registered in the home.
 type registration struct {
 	store.PartRegistration
-	done []bool // in which parts it is registered; the mutex of the store protects it
-	// turns has a channel per part. The call that registers the node in the part holds the one
-	// place of the channel.
+	done []bool // in which parts the node is registered; the mutex of the store protects done
+	// turns has a channel per part. Each channel has room for one value. The call that registers
+	// the node in the part fills the channel, so that only one call at a time does this.
 	turns []chan struct{}
 }
 
@@ -28,8 +28,8 @@ func newRegistration(r store.PartRegistration, parts int) *registration {
 	return reg
 }
 
-// Register adds a node to the home, and then to the members. A member that does not answer is
-// asked again at each renewal.
+// Register adds a node to the home, and then to the members. If a member does not answer, each
+// renewal asks it again.
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
 	r, err := s.parts[0].Register(ctx, n, lanes, ttl)
 	if err != nil {
@@ -59,20 +59,20 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 	})
 	for _, a := range answers {
 		if a.err != nil && !isTrouble(a.err) {
-			// Without this, other nodes would leave shards to a node that does not serve, until
-			// its lease ends.
+			// Remove the node from the home again. Otherwise other nodes would leave shards to a
+			// node that does not serve, until its lease ends.
 			return store.Registration{}, errors.Join(a.err, s.Unregister(ctx, n.ID, r.Epoch))
 		}
 	}
 	return r, nil
 }
 
-// waitFor returns how long a call waits for members, for nodes with a lease of ttl.
+// waitFor returns how long a call waits for members, if the lease of the node has the length ttl.
 func waitFor(ttl time.Duration) time.Duration { return min(max(ttl/5, time.Millisecond), longestWait) }
 
-// join registers a node in a member, unless it is registered there. One call at a time does this: a
-// second call under way could arrive after the node was fenced, and would give it back its fences.
-// See the package comment.
+// join registers a node in a member, unless it is registered there. Only one call at a time does
+// this. A second call could arrive after the node was fenced, and would give the node its fences
+// back. See the package comment.
 func (s *Store) join(ctx context.Context, p *part, node model.NodeID) error {
 	reg := s.unjoined(p, node)
 	if reg == nil {
@@ -99,8 +99,8 @@ func (s *Store) join(ctx context.Context, p *part, node model.NodeID) error {
 	return nil
 }
 
-// unjoined returns the registration of a node that a member still lacks. It is nil if the member
-// has it, and if this process has not registered the node.
+// unjoined returns the registration of a node if a member does not have it yet. It returns nil if
+// the member has the registration, or if this process has not registered the node.
 func (s *Store) unjoined(p *part, node model.NodeID) *registration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +119,8 @@ func (s *Store) noteOwners(p *part, owners []store.ShardOwner) {
 	p.mu.Unlock()
 }
 
-// fenceAll removes nodes from a part, except the ones to keep. The caller has proven that they are
-// gone from the home.
+// fenceAll removes nodes from a part, except the nodes for which keep returns true. The caller has
+// proven that the removed nodes are gone from the home.
 func fenceAll(ctx context.Context, p *part, nodes []store.Member, keep func(*store.Member) bool) error {
 	for i := range nodes {
 		if m := &nodes[i]; !keep(m) {
@@ -135,8 +135,9 @@ func fenceAll(ctx context.Context, p *part, nodes []store.Member, keep func(*sto
 // Renew extends the lease in the home, and reads the owners of the shards of the members at the
 // same time. It does not wait long for members.
 func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
-	// The members judge no leases, but an operator who works on one of them must see that it is in
-	// use. A view of a member also says whether mail waits in it, for shards of any part.
+	// Renew the lease in the members too. They do not judge leases, but an operator who works on a
+	// member must see that the member is in use. The view of a member also says whether it has
+	// mail, for shards of any part.
 	begun := time.Now()
 	type visit struct{ mail bool }
 	visits := make(chan []answer[visit], 1)
@@ -179,7 +180,8 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 	return v, nil
 }
 
-// idle returns the members that have answered the last renewal.
+// idle returns the members without a visit (a call of a renewal) that has lasted longer than
+// slowAfter.
 func (s *Store) idle() (out []*part) {
 	for _, p := range s.parts[1:] {
 		p.mu.Lock()
@@ -259,8 +261,8 @@ func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 	return true, nil
 }
 
-// Acquire takes shards of the home and of the members. The shards of a member that does not answer
-// are left out.
+// Acquire takes shards of the home and of the members. If a member does not answer, the result
+// leaves out its shards.
 func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
 	wanted := s.split(shards)
 	var members []*part
@@ -269,7 +271,8 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 			members = append(members, p)
 		}
 	}
-	// Even without shards: the home says whether the node is fenced.
+	// Call the home even if no shard of the home is wanted, because the home says whether the node
+	// is fenced.
 	got, err := s.parts[0].Acquire(ctx, node, epoch, wanted[0])
 	if err != nil {
 		return nil, err
@@ -324,7 +327,8 @@ func (s *Store) acquireIn(ctx context.Context, p *part, node model.NodeID, epoch
 	return got, err
 }
 
-// noteAcquired corrects the owners of the part as last seen.
+// noteAcquired corrects the remembered owners of the shards of the part, after a node has acquired
+// some of them.
 func (p *part) noteAcquired(node model.NodeID, epoch int64, got []store.AcquiredShard) {
 	taken := make(map[model.ShardID]bool, len(got))
 	for i := range got {
@@ -339,9 +343,9 @@ func (p *part) noteAcquired(node model.NodeID, epoch int64, got []store.Acquired
 	}
 }
 
-// noteFreed corrects the owners of the part as last seen. If the next renewal gets no answer from
-// the part, its view must not say that the node still owns the shards: the node would take them
-// again.
+// noteFreed corrects the remembered owners of the shards of the part, after a node has freed some
+// of them. If the next renewal gets no answer from the part, its view must not say that the node
+// still owns these shards. Otherwise the node would take them again.
 func (p *part) noteFreed(shards []model.ShardID) {
 	if len(shards) == 0 {
 		return
@@ -355,7 +359,7 @@ func (p *part) noteFreed(shards []model.ShardID) {
 	}
 }
 
-// SetDrained stores or withdraws the order that a node hands its shards over.
+// SetDrained stores or withdraws the order that a node must hand its shards over.
 func (s *Store) SetDrained(ctx context.Context, node model.NodeID, drained bool) (bool, error) {
 	return s.parts[0].SetDrained(ctx, node, drained)
 }
@@ -365,7 +369,7 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 	if err := ctx.Err(); err != nil {
 		return store.Errorf(store.Retryable, "unregister", "%w", context.Cause(ctx))
 	}
-	// Acquire removes the node from a member that does not answer.
+	// If a member does not answer, a later Acquire removes the node there.
 	inMembers(ctx, s, s.parts[1:], longestWait, func(ctx context.Context, p *part) (struct{}, error) {
 		return struct{}{}, p.Unregister(ctx, node, epoch)
 	})
@@ -388,7 +392,7 @@ func (s *Store) forgetNode(node model.NodeID, epoch int64) {
 // partOfLane returns the part to which a lane writes.
 func (s *Store) partOfLane(lane int) *part {
 	if lane < 0 {
-		return s.parts[0] // which has no such lane
+		return s.parts[0] // the home has no such lane
 	}
 	return s.parts[lane%len(s.parts)]
 }

@@ -50,8 +50,8 @@ func open(t testing.TB, groups []model.Group, inMember ...string) clocked {
 	return clocked{s, now}
 }
 
-// pinned lets the lanes of the conformance suite write to one part: its lane i is the i-th lane of
-// that part.
+// pinned lets the lanes of the conformance suite write to one part. Lane i of the suite becomes the
+// i-th lane of that part.
 type pinned struct {
 	clocked
 	part int
@@ -78,8 +78,8 @@ func (p pinned) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int
 	return p.Store.Refence(ctx, p.lane(l))
 }
 
-// groupsToRun returns the groups of the conformance suite to run. In short mode, which the race
-// detector uses, it is a part.
+// groupsToRun returns the groups of the conformance suite to run. In short mode, which is used with
+// the race detector, it returns only some groups.
 func groupsToRun() []string {
 	if testing.Short() {
 		return storetest.Overlapping()
@@ -104,8 +104,9 @@ func TestConformanceOfAMember(t *testing.T) {
 }
 
 // spread divides the batches of the conformance suite between the parts. A lane of the suite is
-// then a lane of each part, and each batch is a batch of each part. Together they are not atomic,
-// so the suite does not run tests that rely on that.
+// then a lane of each part, and each batch is a batch of each part. The commits of both parts
+// together are not atomic, so the suite leaves out the tests that need atomic commits (see
+// notAtomic).
 type spread struct {
 	pinned
 	mu     *sync.Mutex
@@ -123,7 +124,8 @@ func (s spread) Commit(ctx context.Context, b *store.Batch) (all store.Committed
 			return int(id) < len(of) && of[id] == part || int(id) >= len(of) && part == 0
 		})
 		mine.Lane.Lane = b.Lane.Lane*2 + part
-		// The suite uses the same numbers, until a part refuses what the other has applied.
+		// Normally this is the number that the suite uses. The numbers differ after one part has
+		// refused a batch that the other part has applied.
 		mine.Number = s.landed[mine.Lane] + 1
 		if mine.Empty() && mine.Number > b.Number {
 			continue
@@ -143,7 +145,8 @@ func (s spread) Commit(ctx context.Context, b *store.Batch) (all store.Committed
 	return all, nil
 }
 
-// cut returns the rows of a batch whose shards are ours, and where its starts were.
+// cut returns a batch with the rows whose shards are ours, and the indexes that its starts had in
+// the whole batch.
 func cut(b *store.Batch, ours func(model.ShardID) bool) (starts []int, mine *store.Batch) {
 	mine = b.Clone()
 	for i := range b.Starts {
@@ -186,8 +189,8 @@ func keep[T any](rows []T, ours func(*T) bool) []T {
 	return slices.DeleteFunc(rows, func(r T) bool { return !ours(&r) })
 }
 
-// notAtomic are tests that refuse a batch, and one that expects an exact answer where ours may be
-// true too early.
+// notAtomic are the tests in which the store refuses a batch. It also has a test that expects an
+// exact answer about waiting mail, where a partitioned store may report mail too early.
 var notAtomic = []string{
 	"a refused batch deletes nothing",
 	"an open run is not deleted",

@@ -21,8 +21,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// Two empty stores with one shard. A copy takes a fifth of the time of all migrations. Two stores
-// never have the same id, so they need two templates.
+// emptyHome and emptyMember are templates of two empty stores with one shard. To copy a template
+// takes a fifth of the time of all migrations. Two stores never have the same id, so they need two
+// templates.
 var emptyHome, emptyMember = pgtest.Template{Fill: createOne}, pgtest.Template{Fill: createOne}
 
 func createOne(ctx context.Context, url string) error {
@@ -135,7 +136,8 @@ func TestPostgresConformanceAcrossDatabases(t *testing.T) {
 	storetest.RunWith(t, o)
 }
 
-// A database is opened only in the role that it has, and groups do not move.
+// A database can be opened only in its own role (home or member), and groups do not move to another
+// database.
 func TestRolesOfDatabases(t *testing.T) {
 	t.Parallel()
 	d := newDatabases(t, []model.Group{{Name: "eu", Shards: 4}}, "eu")
@@ -163,7 +165,7 @@ func TestRolesOfDatabases(t *testing.T) {
 	refuse("is the first database", fault.Conflict, divide(postgres.Member{Name: "eu", URL: d.home.URL, Groups: []string{"eu"}}, d.groups...))
 	refuse("begin with a letter", fault.Invalid, divide(postgres.Member{Name: "EU", URL: d.member.URL, Groups: []string{"eu"}}, d.groups...))
 	d.divide(t)
-	d.divide(t) // again: harmless
+	d.divide(t) // a second call is harmless
 	s := d.open(t)
 	home := s.Info().Cluster
 
@@ -176,7 +178,7 @@ func TestRolesOfDatabases(t *testing.T) {
 	refuse("cannot move", fault.Conflict, divide(postgres.Member{Name: "eu", URL: d.member.URL, Groups: []string{"other"}}, model.Group{Name: "other", Shards: 1}))
 	refuse("cannot be removed", fault.Conflict, divide(postgres.Member{Name: "us", URL: d.member.URL, Groups: []string{"us"}}, model.Group{Name: "us", Shards: 1}))
 
-	// A database of another cluster, and one in use.
+	// The store refuses a database of another cluster, and a database that is in use.
 	other := newDatabases(t, []model.Group{{Name: "eu", Shards: 4}}, "eu")
 	other.home.URL = pgtest.URL(t) // a store with another id
 	other.member.URL = d.member.URL
@@ -192,7 +194,7 @@ func TestRolesOfDatabases(t *testing.T) {
 	refuse("uses the store", fault.Conflict, divide(more, model.Group{Name: "eu2", Shards: 1}))
 }
 
-// alternating returns a group per shard, every second of them in a member.
+// alternating returns one group for each shard. Every second group is in a member.
 func alternating() (groups []model.Group, inMember []string) {
 	for i := 1; i < shards; i++ {
 		name := fmt.Sprintf("g%d", i)

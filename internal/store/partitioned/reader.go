@@ -57,7 +57,8 @@ func (s *Store) Count(ctx context.Context, q store.Query) (total int64, err erro
 }
 
 // Tally counts the matching executions in groups. If the parts together have more than q.Limit
-// executions, it reads the newest ones as pages: a tally of a part does not say how old they are.
+// executions, it reads the newest executions page by page, because the tally of a part does not say
+// how old the counted executions are.
 func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) ([]store.TallyGroup, error) {
 	t := store.Tally{By: by}
 	total := int64(0)
@@ -183,8 +184,9 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, address model.
 	return p.explain(p.ReadRaw(ctx, shard, address, run, each))
 }
 
-// Search calls found with every stored value that contains the text. It looks at every part twice:
-// a message may carry a value from a part that comes later to one that came before.
+// Search calls found with every stored value that contains the text. It looks at every part twice,
+// because a message may carry a value from a part that it has not searched yet to a part that it
+// has already searched.
 func (s *Store) Search(ctx context.Context, text string, found func(value []byte) error) error {
 	for range 2 {
 		if err := s.everywhere(func(p *part) error { return p.Search(ctx, text, found) }); err != nil {

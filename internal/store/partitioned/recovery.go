@@ -68,7 +68,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.
 	}
 
 	walk := r
-	walk.Now = 0 // the runs with a time of their own are there
+	walk.Now = 0 // out already has the runs with a removal time of their own
 	for i := s.partOf(r.After.Shard).index; i < len(parts); i++ {
 		if len(parts[i]) == 0 {
 			continue
@@ -114,8 +114,8 @@ func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, address model.
 	return r, p.explain(err)
 }
 
-// LoadRuns returns what LoadRun returns, for the current runs of several addresses. It asks for the
-// keys of one part after the other, in their order.
+// LoadRuns returns what LoadRun returns, for the current runs of several addresses. It asks one
+// part after the other, each for its own keys in their order.
 func (s *Store) LoadRuns(ctx context.Context, keys []store.AddressKey, limit, maxBytes int) (runs []store.Run, err error) {
 	for len(keys) > 0 && (maxBytes > 0 || len(runs) == 0) {
 		p := s.partOf(keys[0].Shard)

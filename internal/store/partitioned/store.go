@@ -14,12 +14,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// How long calls wait for members, after the home has answered.
+// Times of calls to members. longestWait is how long a call waits for members after the home has
+// answered.
 const (
 	longestWait = 2 * time.Second
-	// sickFor is how long work for other parts leaves a member alone after it has failed.
+	// sickFor is how long the store does not call a member for work of other parts, after the
+	// member has failed.
 	sickFor = 5 * time.Second
-	// slowAfter is when a call to a member that has not answered counts as failed.
+	// slowAfter is how long a call to a member may go without an answer before it counts as failed.
 	slowAfter = time.Second
 )
 
@@ -50,7 +52,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	closed bool
-	nodes  map[model.NodeID]*registration // that this process has registered
+	nodes  map[model.NodeID]*registration // nodes that this process has registered
 }
 
 var (
@@ -66,7 +68,7 @@ type part struct {
 	name  string // for people: "database eu (shard groups eu, eu-batch)"
 
 	mu     sync.Mutex
-	owners []store.ShardOwner // of its shards, as last seen
+	owners []store.ShardOwner // the owners of its shards, as last seen
 	failed time.Time          // time of the last failure; zero after a success
 	busy   time.Time          // start of the oldest visit in progress; zero if there is none
 	visits int                // visits in progress
@@ -75,7 +77,7 @@ type part struct {
 }
 
 // New makes one store of a home and members. All of them have the same number of shards and the
-// same groups. The home has the groups that no member has. It takes the stores over: Close closes
+// same groups. The home has the groups that no member has. New takes the stores over: Close closes
 // them.
 func New(home store.Part, members []Member) (*Store, error) {
 	info := home.Info()
@@ -193,7 +195,7 @@ func splitBy[T any](s *Store, all []T, shard func(*T) model.ShardID) [][]T {
 	return out
 }
 
-// only returns the part that has all the shards. It returns nil if several parts have some.
+// only returns the part that has all the shards. It returns nil if the shards are in several parts.
 func (s *Store) only(shards []model.ShardID) *part {
 	if len(shards) == 0 {
 		return s.parts[0]
@@ -234,7 +236,7 @@ func isTrouble(err error) bool {
 	return ok && e.Class != store.Refused && e.Class != store.Fenced
 }
 
-// isSick reports whether work for other parts should leave this one alone for a while.
+// isSick reports whether the store should not call this part for work of other parts for a while.
 func (p *part) isSick() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -258,8 +260,8 @@ func (s *Store) start(limit time.Duration, call func(ctx context.Context)) bool 
 }
 
 // inMembers runs a call in the given members at the same time, and waits until all of them have
-// answered, the time is over or ctx ends. Calls that have not ended go on. The answers of members
-// that were late are missing.
+// answered, the time is over or ctx ends. Calls that have not ended continue. The result has no
+// answers of members that were too late.
 func inMembers[T any](ctx context.Context, s *Store, members []*part, wait time.Duration, call func(context.Context, *part) (T, error)) []answer[T] {
 	ch := make(chan answer[T], len(members))
 	waiting := 0

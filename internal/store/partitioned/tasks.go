@@ -41,7 +41,7 @@ func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (total int64, 
 }
 
 // groupsOfPart is how many groups of dead tasks GroupDead reads from each part. The result is exact
-// while no part has more.
+// as long as no part has more groups.
 const groupsOfPart = 10_000
 
 // GroupDead groups the matching dead tasks by kind and fingerprint, the largest groups first.
@@ -77,7 +77,8 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) ([]
 }
 
 // LoadDeadBefore returns dead tasks of the shards that failed before a time, ordered by (shard,
-// time, run, task). It is for sweeps: the rows of a member that cannot be reached are missing.
+// time, run, task). Sweeps use it. If a member cannot be reached, its rows are missing in the
+// result.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) ([]store.DeadRow, error) {
 	inOrder := func(a, b store.DeadRow) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), a.Place().Compare(b.Place()))
@@ -117,7 +118,7 @@ func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxB
 	return e, p.explain(err)
 }
 
-// LoadMailbox returns the items of a mailbox after the given one.
+// LoadMailbox returns the items of a mailbox after the given position.
 func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int64, limit, maxBytes int) ([]model.MailboxItem, error) {
 	p := s.partOf(key.Shard)
 	items, err := p.LoadMailbox(ctx, key, after, limit, maxBytes)
