@@ -288,7 +288,7 @@ func checkPath(cfg *Config) error {
 		return &fault.Error{Kind: fault.Invalid, Text: cfg.Path + " is not a regular file", Hint: "name another file"}
 	case fi.Size() == 0 && cfg.ReadOnly:
 		return fault.New(fault.NotFound, "%s is empty", cfg.Path)
-	case fi.Mode().Perm()&0o222 == 0 && !cfg.ReadOnly: // refuse this also for root, who could write the file
+	case fi.Mode().Perm()&0o222 == 0 && !cfg.ReadOnly: // root could write it; refuse it too
 		return openFailed(cfg.Path, fs.ErrPermission)
 	}
 	if !cfg.ReadOnly {
