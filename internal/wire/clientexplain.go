@@ -17,7 +17,7 @@ func ReadExplainRequest(tenant string, r *pb.ExplainRequest) (api.ExplainRequest
 	return api.ExplainRequest{Target: t, Depth: int(r.GetDepth())}, err
 }
 
-// Explanation builds the message for a graph of waits.
+// Explanation builds the message for a graph that shows what waits for what.
 func Explanation(g api.Explanation) *pb.Explanation {
 	return &pb.Explanation{
 		Nodes: each(g.Nodes, explainedNode), Cut: g.Cut, Alive: each(g.Alive, text),

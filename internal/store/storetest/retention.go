@@ -190,7 +190,7 @@ func testExpiredIDs(x *suite) {
 		}
 	}
 
-	for _, closed := range []model.Time{0, 1} { // nothing is closed before this time, so the walk looks at no run
+	for _, closed := range []model.Time{0, 1} { // no run is that old
 		if p := x.expiredRuns(closed, Noon, 10, 1); p.Walked != 0 {
 			x.Errorf("runs of before %d: %+v", closed, p)
 		}
