@@ -25,7 +25,7 @@ func RawKey(s string) Key { return Key{id: s} }
 
 // HashKey makes a key from a value. The key is the SHA-256, in hexadecimal, of the canonical
 // encoding of v: msgpack of its JSON form, with sorted map keys and integers as short as possible.
-// It does not depend on the order of fields or of map iteration.
+// So the key does not depend on the order of fields or of map iteration.
 func HashKey[K any](v K) Key {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -125,7 +125,7 @@ func (c *compiler) check(t *testing.T, more string) checked {
 	}
 	p.file = file
 	cfg := types.Config{Importer: c.importer, Error: func(err error) { p.errs = append(p.errs, err.Error()) }}
-	// the returned error is the first one in errs
+	// The returned error is also the first error in errs.
 	p.pkg, _ = cfg.Check("main", p.fset, []*ast.File{file}, p.info)
 
 	return p
