@@ -31,7 +31,7 @@ func Example() {
 		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	// 32 random bytes each, from your store of secrets
+	// A program uses 32 random bytes for each of these, from its store of secrets.
 	key, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	keys, err := payload.NewKeys("2026-11", map[string][]byte{"2026-11": key}, root)
 	if err != nil {
