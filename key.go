@@ -114,7 +114,8 @@ func numbers(v any) any {
 }
 
 // number returns the value of a JSON number: an integer if possible, otherwise a float. If both
-// would lose digits, it returns the digits as text, so that two different keys cannot become one.
+// would lose digits, it returns the digits as text, so that two different values cannot get the
+// same key.
 func number(text string) any {
 	if !strings.ContainsAny(text, ".eE") {
 		if i, err := strconv.ParseInt(text, 10, 64); err == nil {

@@ -71,9 +71,9 @@ func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 
 // Fence returns the fencing token of an entity that the workflow had locked when it called the
 // activity or Do. Each later lock of the entity has a higher token. Pass the token to the system
-// that the activity writes to, and let that system refuse a token that is lower than one it has
-// seen. After the next holder of the lock has written there, the system refuses the writes of an
-// activity that continues although its lock has ended.
+// that the activity writes to, and let that system refuse a token that is lower than a token that
+// it has seen. After the next holder of the lock has written there, the system refuses the writes
+// of an activity that continues although its lock has ended.
 //
 //	token, locked := perdure.Fence(ctx, Accounts.Ref(key))
 //	// update ledger set … , fence = $1 where key = $2 and fence <= $1

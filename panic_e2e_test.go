@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// explode panics; the stacks must show its name.
+// explode panics. The stack in an error must show the name explode.
 func explode() { panic("first line\nsecond line") }
 
 // The error of a panic has the message and the stack of the panic. Describe and the history show

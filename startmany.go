@@ -21,8 +21,8 @@ type Started[O any] struct {
 // cost little more than one start. The results have the order of the inputs, and each result has
 // its own error.
 //
-// The starts are independent: a refused start does not stop the others, and the starts do not share
-// a transaction. If ctx ends, the store is away or a connection breaks, an execution may have
+// The starts are independent: a refused start does not stop the other starts, and the starts do not
+// share a transaction. If ctx ends, the store is away or a connection breaks, an execution may have
 // started although its start has an error. In that case, repeat the call: a start attaches to an
 // execution that already has the key of the start.
 //

@@ -68,7 +68,7 @@ func Example() {
 	// charge: "charged 1111", stored as msgpack+aes-gcm
 }
 
-// To rotate keys, add the new key and make it the current one. Payloads that were encrypted with
+// To rotate keys, add the new key and make it the current key. Payloads that were encrypted with
 // the old key stay readable as long as the old key is in the ring.
 func ExampleNewKeys() {
 	old, fresh, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{3}, 32), bytes.Repeat([]byte{2}, 32)

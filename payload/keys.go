@@ -25,8 +25,8 @@ type Keyring interface {
 }
 
 // Keys is a Keyring whose keys are known when the program starts: one key for writing, and any
-// number of other keys for reading. To rotate, add a new key and make it the current one. Remove an
-// old key when no stored payload needs it.
+// number of other keys for reading. To rotate keys, add a new key and make it the current key.
+// Remove an old key when no stored payload needs that key.
 type Keys struct {
 	current string
 	keys    map[string][]byte

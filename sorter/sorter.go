@@ -96,7 +96,7 @@ func (s *Sorter) Receive(l Limits, m Message, now time.Time) ([]Message, error) 
 	held := Held{Number: m.Number, Since: now, Body: m.Body}
 	switch {
 	case m.Epoch < from.Epoch || m.Epoch == from.Epoch && m.Number <= from.Last || m.Epoch == from.Epoch && from.has(m.Number):
-		from.Heard = later(from.Heard, now) // from is in s: only a known sender can repeat a message
+		from.Heard = later(from.Heard, now) // from is in s: only known senders repeat messages
 		return ready, nil
 	case m.Number > 1 && (m.Epoch > from.Epoch || m.Number > from.Last+1):
 		// The message will have to wait. The waiting messages of an earlier epoch are delivered

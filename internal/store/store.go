@@ -141,7 +141,7 @@ type Ownership interface {
 	// of the old epoch that still runs. The write waits for that transaction, or makes it fail
 	// later. Refence returns the new epoch and the last batch that was applied. It fails with
 	// ErrFenced if the fence of the lane does not have the given epoch, because another node has
-	// fenced this one.
+	// fenced the node of the lane.
 	Refence(ctx context.Context, l LaneRef) (epoch, landed int64, err error)
 }
 

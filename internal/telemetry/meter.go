@@ -77,7 +77,8 @@ type counted struct {
 type series struct {
 	count atomic.Int64  // the value of a counter, or the number of values of a histogram
 	sum   atomic.Uint64 // the sum of a histogram, as the bits of a float
-	// buckets has, for each bound, the number of values up to it and above the previous one.
+	// buckets has, for each bound, the number of values up to that bound and above the previous
+	// bound.
 	buckets []atomic.Int64
 }
 

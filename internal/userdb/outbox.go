@@ -74,7 +74,7 @@ func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []str
 
 // findPostgres runs a statement that encodes the answer in its number of rows, because with pgx,
 // Exec returns nothing else. The number is 1 if there is an inbox, plus 2 for each schema of the
-// list up to and including the first one with an outbox.
+// list up to and including the first schema with an outbox.
 func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string) (Site, error) {
 	if inbox == "" {
 		inbox = "false"

@@ -86,7 +86,7 @@ func newCompiler() *compiler {
 	return &compiler{importer: importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })}
 }
 
-// shared returns the compiler that all tests share, because creating one takes a while.
+// shared returns the compiler that all tests share, because creating a compiler takes a while.
 var shared = sync.OnceValue(func() *compiler { return newCompiler() })
 
 func theCompiler(t *testing.T) *compiler {

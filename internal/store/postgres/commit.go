@@ -121,8 +121,8 @@ func (w *writer) sortKeys(n int, compare func(i, j int) int) []int32 {
 	return w.order
 }
 
-// clampLane converts a lane number. A number that does not fit into the column becomes one that no
-// lane has. Without that, it could become the number of another lane.
+// clampLane converts a lane number. A number that does not fit into the column becomes a number
+// that no lane has. A plain conversion could turn it into the number of another lane.
 func clampLane(n int) int32 {
 	if n < 0 || n > math.MaxInt32 {
 		return -1

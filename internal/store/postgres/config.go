@@ -40,7 +40,7 @@ type Config struct {
 	// _. The default is "perdure".
 	Schema string
 	// Shards is the number of shards. It is fixed when the store is created, and Open refuses
-	// another number later. The default is the number of the existing store, or 64 for a new one.
+	// another number later. The default is the number of the existing store, or 64 for a new store.
 	Shards int
 	// Lease is the duration of the leases of nodes. Every timeout of a commit connection is shorter
 	// than this. The default is 10 s.
@@ -63,7 +63,7 @@ type Config struct {
 	// the wrong rows of them. It is for tests.
 	AllowDivided bool
 	// Databases are the names of the databases that hold shard groups of the cluster, in addition
-	// to this one. Open refuses a store whose list of databases differs.
+	// to this database. Open refuses a store whose list of databases differs.
 	Databases []string
 	// Member and Home are set if this is not the first database of its cluster, and only holds
 	// shard groups. Member is the name of this database in the cluster, and Home is the id of the

@@ -67,7 +67,7 @@ func namesOf(all []store.Database) (names []string) {
 	return names
 }
 
-// checkPlace refuses to open a database in another role than the one that it has.
+// checkPlace refuses to open a database in a role that the database does not have in its cluster.
 func (c *config) checkPlace(st *Status) error {
 	wanted := slices.Sorted(slices.Values(c.Databases))
 	has := namesOf(st.Databases)
@@ -195,7 +195,7 @@ func checkMembers(members []Member) error {
 	return nil
 }
 
-// place returns all groups of the store and all its databases, with the new ones.
+// place returns all groups and all databases of the store, including the new groups and databases.
 func place(st *Status, members []Member, wanted []model.Group) (all []model.Group, databases []store.Database, err error) {
 	base := model.NewLayout(st.Shards, st.Groups).Ranges()[0].Count
 	missing, err := missingGroups(st.Store, base, st.Groups, wanted)

@@ -99,7 +99,8 @@ type Status struct {
 	Shards  int
 	Groups  []model.Group
 	Cluster string
-	// Databases hold shard groups of the cluster, in addition to this one.
+	// Databases are the databases that hold shard groups of the cluster, in addition to this
+	// database.
 	Databases []store.Database
 	// Member is the name of this database in its cluster, and Home is the id of the cluster. Both
 	// are empty in the first database of a cluster.

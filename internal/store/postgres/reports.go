@@ -18,7 +18,7 @@ const reportHead = `select id, tenant, request, head`
 const sweepReports = `
 delete from {schema}.replay_reports where id = any (array(select r.id from {schema}.replay_reports r where r.id < $1 order by r.id limit $2))`
 
-// AddReport stores a replay report and removes the oldest ones of the tenant.
+// AddReport stores a replay report and removes the oldest reports of the tenant.
 func (s *Store) AddReport(ctx context.Context, row store.ReportRow, keep store.ReportBounds) (out store.ReportRow, err error) {
 	const (
 		add = `

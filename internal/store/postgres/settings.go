@@ -25,7 +25,8 @@ func (s *Store) DeleteSetting(ctx context.Context, key store.SettingKey, expecte
 }
 
 // set changes a setting. If body is nil, the setting becomes a tombstone. set locks the counter
-// first, so changes happen one after the other and each one sees the result of the change before.
+// first, so changes happen one after the other, and each change sees the result of the previous
+// change.
 func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected int64, body []byte) (version int64, err error) {
 	const (
 		draw    = `update {schema}.settings_counter set last = last + 1 where id = 1 returning last`

@@ -231,8 +231,7 @@ func (t *batchWriter) replace(row *store.StartRow) error {
 	q.setText(3, a.Tenant)
 	q.setText(4, a.Type)
 	q.setText(5, a.Key)
-	// The statement returns the state of the old run, or no row if the old run is not the current
-	// one.
+	// The statement returns the state of the old run, or no row if the old run is not current.
 	found, open := false, false
 
 	err := q.each(func(q *stmt) error {

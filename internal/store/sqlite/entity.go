@@ -216,8 +216,8 @@ func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after
 				last = after
 			}
 
-			// Each query jumps to the next entity, so a mailbox with many items costs as much as
-			// one with a single item.
+			// Each query jumps to the next entity, so a mailbox with many items costs as much as a
+			// mailbox with a single item.
 			for found := true; found && len(out) < limit; {
 				found = false
 				err := c.query(sqlNextMailbox, func(q *stmt) error {

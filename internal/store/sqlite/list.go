@@ -58,8 +58,8 @@ func list[T ~string](values []T) string {
 // the table or index for that condition. Otherwise it reads the runs in the order of their starts.
 func newListing(q *store.Query) *listing {
 	l := &listing{started: "e.started", run: "e.run"}
-	// A label with a value selects few runs, so read it first if there is one. A negated label
-	// selects most runs and can only filter.
+	// A condition on a label selects few runs, so read the table of labels first if there is such a
+	// condition. A negated label selects most runs and can only filter.
 	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
 	switch {
 	case lead >= 0:

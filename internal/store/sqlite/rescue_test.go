@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// untilRefused commits events until the store refuses one, and returns the number of acknowledged
-// events.
+// untilRefused commits events until the store refuses a commit, and returns the number of
+// acknowledged events.
 func (b *bench) untilRefused(each func(acked int)) (acked int, err error) {
 	b.Helper()
 	for {

@@ -16,7 +16,8 @@ const (
 	MaxKey  = 1024 // keys and the ids of timers
 )
 
-// Times generates points in time that a row may have, including the zero time and the last one.
+// Times generates points in time that a row may have, including the zero time and the last possible
+// time.
 func Times() *rapid.Generator[model.Time] {
 	return rapid.OneOf(
 		rapid.Just(model.Time(0)), rapid.Just(model.MaxTime), rapid.Just(model.Time(1)),

@@ -146,7 +146,7 @@ func (d *duel) join() {
 	}
 }
 
-// replace removes a node, in a random way, and adds a new one. The old node continues to send
+// replace removes a node, in a random way, and adds a new node. The old node continues to send
 // batches, as a zombie.
 func (d *duel) replace() {
 	id := d.nodes[len(d.nodes)-1-d.rng.IntN(2)]

@@ -58,7 +58,7 @@ func (x *suite) loadReport(tenant string, id model.ReportID) *store.ReportRow {
 	return got
 }
 
-// readable replaces a nil head or body of a report by an empty one, because a store may return
+// readable replaces a nil head or body of a report by an empty slice, because a store may return
 // either.
 func readable(r store.ReportRow) store.ReportRow {
 	r.Head, r.Body = append([]byte{}, r.Head...), append([]byte{}, r.Body...)

@@ -8,9 +8,9 @@
 //		storetest.RunWith(t, storetest.Options{Open: open, Reopen: reopen})
 //	}
 //
-// Every subtest opens its own store and runs in parallel with the others, so opening should be
-// cheap. The suite uses only the port. To wait until a lease has expired, it watches the clock of
-// the store. It never sleeps for a fixed time.
+// Every subtest opens its own store and runs in parallel with the other subtests, so opening a
+// store should be cheap. The suite uses only the port. To wait until a lease has expired, it
+// watches the clock of the store. It never sleeps for a fixed time.
 //
 // The suite also tests these points, which the documentation of the port leaves open:
 //

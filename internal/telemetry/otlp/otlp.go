@@ -29,7 +29,8 @@ import (
 
 // Config says what to export and where.
 type Config struct {
-	// Endpoint is the URL of the collector; empty for the URL in the environment.
+	// Endpoint is the URL of the collector. If it is empty, the exporter uses the URL in the
+	// environment.
 	Endpoint string
 	// Version is the version of the program.
 	Version string

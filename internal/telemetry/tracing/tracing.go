@@ -55,7 +55,7 @@ func New(p trace.TracerProvider) *Tracer {
 	return &Tracer{p.Tracer(scope)}
 }
 
-// Span is a started span; a nil Span does nothing.
+// Span is a started span. The methods of a nil Span do nothing.
 type Span struct{ s trace.Span }
 
 // End ends a span. failure is the kind of failure, or empty if nothing has failed.
