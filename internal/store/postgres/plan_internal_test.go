@@ -265,8 +265,8 @@ func TestExpiredPlans(t *testing.T) {
 	}
 }
 
-// For each table, a sweep looks at no more deleted runs than the number of rows that it may remove.
-// It looks only once at a run that has no rows in the table.
+// A sweep has a limit of rows that it may remove. For each table, it looks at most at that many
+// deleted runs. It looks only once at a run that has no rows in the table.
 func TestSweepPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)

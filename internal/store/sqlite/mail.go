@@ -171,7 +171,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 		skipped = store.Skipped{}
 		for _, shard := range distinct(shards) {
 			// Each shard has its own order. LoadInbox merges the pages of the shards by id, so that
-			// no shard has to wait until another shard has no more requests.
+			// no shard has to wait until the inbox of another shard is empty.
 			part := requestPage{limit: limit, maxBytes: maxBytes}
 			err := c.query(sqlLoadInbox, func(q *stmt) error {
 				row := store.InboxRow{Shard: shard, NotBefore: model.Time(q.int(1))}
