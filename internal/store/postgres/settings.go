@@ -121,8 +121,8 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.Settin
 	return out, nil
 }
 
-// sweepSettings deletes old tombstones and records that they are gone. It locks the counter first,
-// as every change does, but only if there is something to delete.
+// sweepSettings deletes old tombstones and records the highest version of the deleted tombstones.
+// It locks the counter first, as every change does, but only if there is something to delete.
 func (s *Store) sweepSettings(ctx context.Context, tx pgx.Tx, before model.Time, limit int) (int, error) {
 	const (
 		waiting = `select exists (select from {schema}.settings where body is null and at < $1 order by at limit 1)`

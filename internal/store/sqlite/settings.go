@@ -146,7 +146,7 @@ func settingsCounter(c *conn) (int64, error) {
 	return n, err
 }
 
-// sweepSettings deletes old tombstones and records the version of the last deleted tombstone.
+// sweepSettings deletes old tombstones and records the highest version of the deleted tombstones.
 func sweepSettings(c *conn, before model.Time, limit int) (int, error) {
 	if limit <= 0 || before == 0 {
 		return 0, nil
