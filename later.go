@@ -14,8 +14,8 @@ import (
 // SendLater stores a call and sends it at a later time, given by StartDelay or StartAt. It returns
 // when the call is durable. Until the call is sent, it is an execution of the built-in workflow
 // perdure.send. To withdraw the call, cancel the returned execution. That has no effect if the call
-// has already been sent. Result of the execution reports what happened: it returns ErrCanceled if
-// the operation will never run, and nil if the call is in the mailbox or has run.
+// has already been sent. The method Result of the execution reports what happened: it returns
+// ErrCanceled if the operation will never run, and nil if the call is in the mailbox or has run.
 //
 // A Key names the call: a second SendLater with the same key stores no second call, and
 // LaterCall(key) refers to the call. A RequestID also prevents a second call, for the same entity

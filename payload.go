@@ -252,8 +252,8 @@ func (h *host) checkInput(typ string, given reflect.Type, in model.Payload) erro
 	return nil
 }
 
-// show returns a payload for people. The result text is the payload as JSON, if the app can decode
-// it. The result is says how the payload is stored.
+// show returns a payload for people. The first result is the payload as JSON, if the app can decode
+// it. The second result says how the payload is stored.
 func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is string) {
 	p = p.Bare()
 	switch {

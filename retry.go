@@ -15,8 +15,8 @@ import (
 // RetryPolicy says when another attempt follows a failed attempt. It is an option of an activity,
 // of one call, of a workflow and of one start. The policy of a call or a start replaces the policy
 // of its activity or workflow. The zero value never gives up: the first pause is 1 s, each pause is
-// twice as long as the one before, and no pause is longer than 1 min. The comments of the fields
-// have the default of a zero field in parentheses.
+// twice as long as the previous pause, and no pause is longer than 1 min. The comments of the
+// fields have the default of a zero field in parentheses.
 //
 //	charge.Run(ctx, order, perdure.RetryPolicy{MaxAttempts: 5, Initial: 100 * time.Millisecond})
 type RetryPolicy struct {
@@ -29,9 +29,9 @@ type RetryPolicy struct {
 	Coefficient, Jitter float64
 	// Except selects errors after which no attempt follows, as if they were Permanent.
 	Except []ErrorKind
-	// If decides whether another attempt follows an error that Except does not select. If it is
-	// nil, another attempt always follows. If is a function, so it works only in a policy that is
-	// given together with code: to NewActivity, NewWorkflow or an inline call.
+	// If decides whether another attempt follows an error that Except does not select. With a nil
+	// function, another attempt always follows. A function works only in a policy that is given
+	// together with code: to NewActivity, NewWorkflow or an inline call.
 	If func(error) bool
 }
 
