@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// Job is what a Schedule starts: Workflow.Job or Activity.Job makes one. It is only data, so the
-// process that serves the schedule does not need the code of the workflow or activity.
+// Job is what a Schedule starts. Workflow.Job and Activity.Job return a Job. It is only data, so
+// the process that serves the schedule does not need the code of the workflow or activity.
 type Job struct {
 	kind   string
 	name   string

@@ -25,7 +25,7 @@ func RawKey(s string) Key { return Key{id: s} }
 
 // HashKey makes a key from a value. The key is the SHA-256, in hexadecimal, of the canonical
 // encoding of v: msgpack of its JSON form, with sorted map keys and integers as short as possible.
-// It does not depend on the order of fields or of map iteration.
+// So the key does not depend on the order of fields or of map iteration.
 func HashKey[K any](v K) Key {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -114,7 +114,8 @@ func numbers(v any) any {
 }
 
 // number returns the value of a JSON number: an integer if possible, otherwise a float. If both
-// would lose digits, it returns the digits as text, so that two different keys cannot become one.
+// would lose digits, it returns the digits as text, so that two different values cannot get the
+// same key.
 func number(text string) any {
 	if !strings.ContainsAny(text, ".eE") {
 		if i, err := strconv.ParseInt(text, 10, 64); err == nil {

@@ -22,8 +22,8 @@ type request struct {
 }
 
 // This table fixes how keys are derived. Another program computed the digests, as the SHA-256 of
-// the msgpack of the value. Stores contain these digests, so they must never change. They are the
-// same for every payload format.
+// the msgpack of the value. Stores contain these digests, so the digests must never change. They
+// are the same for every payload format.
 func TestKeyDerivation(t *testing.T) {
 	t.Parallel()
 	const (

@@ -13,14 +13,15 @@ import (
 
 // SendLater stores a call and sends it at a later time, given by StartDelay or StartAt. It returns
 // when the call is durable. Until the call is sent, it is an execution of the built-in workflow
-// perdure.send. Cancel of the returned execution withdraws the call, unless the call has already
-// been sent. Result reports what happened: it returns ErrCanceled if the operation will never run,
-// and nil if the call is in the mailbox or has run.
+// perdure.send. To withdraw the call, cancel the returned execution. That has no effect if the call
+// has already been sent. The method Result of the execution reports what happened: it returns
+// ErrCanceled if the operation will never run, and nil if the call is in the mailbox or has run.
 //
 // A Key names the call: a second SendLater with the same key stores no second call, and
-// LaterCall(key) refers to the call. A RequestID does the same for one entity and operation.
-// Without a Key and a RequestID, every SendLater is a new call. In a workflow, SendLater is a step,
-// and the engine makes the call even if the workflow ends before the call is sent.
+// LaterCall(key) refers to the call. A RequestID also prevents a second call, for the same entity
+// and operation. Without a Key and a RequestID, every SendLater is a new call. In a workflow,
+// SendLater is a step, and the engine makes the call even if the workflow ends before the call is
+// sent.
 //
 // If the mailbox of the entity is full, the call waits and tries again. If the engine refuses the
 // call for another reason, the execution fails with that reason.
@@ -28,8 +29,8 @@ func (o *Operation[I, O]) SendLater(s Sender, key string, in I, opts ...StartOpt
 	return sendLater(s, laterCall{&o.to, key, opts}, in)
 }
 
-// SendLater stores a call and sends it at a later time, as for operations. The engine stores the
-// call even if the RPC is not Persisted.
+// SendLater stores a call and sends it at a later time, like [Operation.SendLater]. The engine
+// stores the call even if the RPC is not Persisted.
 func (r *RPC[I, O]) SendLater(s Sender, key string, in I, opts ...StartOption) (Execution[Void], error) {
 	return sendLater(s, laterCall{&r.to, key, opts}, in)
 }
@@ -39,7 +40,7 @@ func LaterCall(key Key) Execution[Void] {
 	return Execution[Void]{Ref{Workflow: delayed.Type, Key: key.id}}
 }
 
-// laterCall says what to call later, with which key and options.
+// laterCall is a call of SendLater: what to call, with which key and options.
 type laterCall struct {
 	target *callTarget
 	key    string

@@ -10,14 +10,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Limits lists, sets and deletes limits on tasks. They are stored and hold for all processes.
+// Limits lists, sets and deletes limits on tasks. The limits are stored and apply to all processes.
 type Limits struct{ app *App }
 
-// Limits operates the limits of the store.
+// Limits returns the operations on the limits of the store.
 func (a *App) Limits() Limits { return Limits{a} }
 
-// List returns the limits sorted by name, with the tasks that hold their permits or wait for them
-// in all processes. It leaves out a process that does not answer within four seconds.
+// List returns the limits, sorted by name. For each limit it returns the tasks of all processes
+// that hold permits of the limit or wait for them. It leaves out a process that does not answer
+// within four seconds.
 func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
 	found, err := l.app.cfg.Backend.Limits(ctx, l.app.host.tenant)
 	if err != nil {
@@ -40,8 +41,8 @@ func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
 // applies the change within seconds. A disabled limit stays disabled.
 //
 // Set returns ErrInvalid for a rule that makes no sense, ErrConflict for a rule that contradicts
-// another one, and ErrNotFound for a queue that has no workers and no waiting tasks. In these cases
-// it changes nothing.
+// another rule, and ErrNotFound for a queue that has no workers and no waiting tasks. In these
+// cases it changes nothing.
 //
 //	err := app.Limits().Set(ctx, perdure.LimitRule{Name: "smtp", Concurrency: 5})
 func (l Limits) Set(ctx context.Context, r LimitRule) error {
@@ -68,15 +69,16 @@ func (l Limits) Delete(ctx context.Context, name string) error {
 	return public(l.app.cfg.Backend.DeleteLimit(ctx, l.app.host.tenant, name))
 }
 
-// Disable makes a limit bound nothing, and keeps its rule. Tasks that wait for the limit start, and
-// so do later tasks that name it. Every process applies the change within seconds. Disable returns
+// Disable switches a limit off, and keeps its rule. Tasks that wait for the limit start, and so do
+// later tasks that name the limit. Every process applies the change within seconds. Disable returns
 // ErrNotFound if there is no such limit.
 func (l Limits) Disable(ctx context.Context, name, reason string) error {
 	return public(l.app.cfg.Backend.DisableLimit(ctx, l.app.host.tenant, name, reason))
 }
 
 // Enable undoes Disable. Tasks that have started in between continue, and the limit counts them. If
-// a limit that was set since contradicts this one, Enable returns ErrConflict and changes nothing.
+// a limit that was set in between contradicts this limit, Enable returns ErrConflict and changes
+// nothing.
 func (l Limits) Enable(ctx context.Context, name string) error {
 	return public(l.app.cfg.Backend.EnableLimit(ctx, l.app.host.tenant, name))
 }
@@ -90,18 +92,19 @@ type LimitRule struct {
 	// all of them with *. When both are empty, activities name the limit themselves with the option
 	// Limit("name") or Limit("name/key"), and each key has permits of its own.
 	Queue, Activity string
-	// Per says what the selected tasks share. Empty, the default, is one limit for all tasks;
-	// "queue" is one limit per queue; "activity" is one limit per activity. A rule has Per or Key,
-	// not both.
+	// Per says which of the selected tasks share a limit. If it is empty, which is the default, all
+	// of them share one limit. With "queue", the tasks of each queue share a limit. With
+	// "activity", the tasks of each activity share a limit. A rule has Per or Key, not both.
 	Per string
 	// Key names a value in the input, such as input.customer.id. Tasks with the same value there
 	// share a limit.
 	Key string
-	// Concurrency is how many tasks may run at a time; 0 is any number. A rule needs a Concurrency,
-	// a Rate, or both.
+	// Concurrency is how many tasks may run at a time. 0 means any number. A rule needs a
+	// Concurrency, a Rate, or both.
 	Concurrency int
-	// Rate is how many tasks may start per Period; 0 is any number. Burst is how many tasks may
-	// start at the same time after a pause. Its default is 1, which spreads the tasks evenly.
+	// Rate is how many tasks may start per Period. 0 means any number. Burst is how many tasks may
+	// start at the same time after a pause. The default of Burst is 1, which spreads the tasks
+	// evenly.
 	Rate   int
 	Period time.Duration
 	Burst  int
@@ -110,19 +113,20 @@ type LimitRule struct {
 // LimitInfo is a limit and its current use.
 type LimitInfo struct {
 	LimitRule
-	// Disabled says that the limit bounds nothing. Reason is why, if an operator gave a reason.
+	// Disabled says that the limit is switched off. Reason is the reason that the operator gave, if
+	// any.
 	Disabled bool
 	Reason   string
-	// Uses are the keys of the limit whose permits tasks hold or wait for, in all processes. A
-	// limit without keys has one use without a key. A process that does not answer within seconds
-	// is left out.
+	// Uses has one entry for each key of the limit whose permits tasks hold or wait for, in all
+	// processes. A limit without keys has one use without a key. A process that does not answer
+	// within seconds is left out.
 	Uses []LimitUse
 	// Others counts the keys that Uses leaves out. Uses has at most a thousand keys: the keys with
 	// the most waiting tasks.
 	Others OtherKeys
 }
 
-// LimitUse is how one key of a limit is used.
+// LimitUse says how tasks use one key of a limit.
 type LimitUse struct {
 	Key           string
 	Held, Waiting int
@@ -136,7 +140,8 @@ type OtherKeys struct{ Keys, Held, Waiting int }
 
 // Limit makes a task hold a permit of each named limit while it runs. All processes of a store
 // share a limit; [Limits.Set] says how many permits it has. A task that names a limit without a
-// rule waits until an operator sets the rule. "name/key" takes a permit of one key.
+// rule waits until an operator sets the rule. With "name/key", the task holds a permit of that key
+// of the limit.
 //
 //	perdure.NewActivity("mail", mail, perdure.OnQueue("mail"), perdure.Limit("smtp"))
 func Limit(names ...string) TaskOption {

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// keepFrom is the size of an encoded result, in bytes, from which on decoding the result costs more
+// keepFrom is a size in bytes. If an encoded result has at least this size, decoding it costs more
 // than keeping the value.
 const keepFrom = 256
 
@@ -38,12 +38,12 @@ func kept[T any](s *replay.Step, p model.Payload) (v T, ok bool) {
 
 var jsonNumber = reflect.TypeFor[json.Number]()
 
-// exactTypes remembers the answers of isExact.
+// exactTypes remembers the results of isExact.
 var exactTypes sync.Map // reflect.Type to bool
 
 // isExact reports whether a type is exact. A value of an exact type equals the value that is
-// decoded from its JSON, and shares no memory that other code could change. That is true for
-// strings, numbers, booleans, and structs of them.
+// decoded from its JSON, and shares no memory that other code could change. Strings, numbers,
+// booleans, and structs of such fields are exact.
 func isExact(t reflect.Type) bool {
 	if known, ok := exactTypes.Load(t); ok {
 		return known.(bool)
@@ -78,7 +78,7 @@ func checkExact(t reflect.Type) bool {
 		if tagged {
 			name = strings.ToLower(tag)
 		}
-		if names[name] { // with two fields of one name, JSON may omit both or confuse them
+		if names[name] { // JSON may omit or confuse two fields of the same name
 			return false
 		}
 		names[name] = true

@@ -80,7 +80,8 @@ func TestOtherTypesAreNotExact(t *testing.T) {
 	}
 }
 
-// A step returns the kept value only for the same slice of bytes that was encoded from it.
+// A step returns the kept value only if its outcome is the very slice of bytes to which the value
+// was encoded.
 func TestKeptValueBelongsToItsBytes(t *testing.T) {
 	t.Parallel()
 	h, long := &host{plain: true}, strings.Repeat("x", keepFrom)

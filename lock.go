@@ -32,17 +32,17 @@ type LockSet []EntityRef
 // engine locks the entities of every set in the same order, so executions that lock several
 // entities never deadlock.
 //
-// The locks end when fn returns, fails or panics. If the run ends before that, they end in the same
-// commit as the run. A crash does not end them. If the deadline of ctx or a cancellation ends the
-// wait for the locks, Lock returns the error of ctx, fn does not run, and nothing stays locked.
-// Otherwise Lock returns the error of fn. If fn fails, the engine undoes nothing.
+// The locks end when fn returns, fails or panics. If the run ends before that, the locks end in the
+// same commit as the run. A crash does not end the locks. If the deadline of ctx or a cancellation
+// ends the wait for the locks, Lock returns the error of ctx, fn does not run, and nothing stays
+// locked. Otherwise Lock returns the error of fn. If fn fails, the engine undoes nothing.
 //
-// Inside fn, these return ErrInvalid and record nothing: another Lock; a call of an entity that is
-// not in the set; a Send to an entity in the set; a second call of an entity before the first is
-// answered; a wait for another execution, which may need the same locks. fn may wait for
-// activities, timers, signals and promises, call services, and start executions. fn cannot call an
-// entity that another coroutine of this execution has locked, because the execution would wait for
-// itself.
+// Inside fn, the following return ErrInvalid and record nothing: another Lock; a call of an entity
+// that is not in the set; a Send to an entity in the set; a second call of an entity before the
+// first call is answered; a wait for another execution, because that execution may need the same
+// locks. fn may wait for activities, timers, signals and promises, call services, and start
+// executions. fn cannot call an entity that another coroutine of the same execution has locked,
+// because the execution would wait for itself.
 func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 	if fn == nil {
 		return fault.New(fault.Invalid, "the function of Lock is nil")
@@ -71,9 +71,9 @@ func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 
 // Fence returns the fencing token of an entity that the workflow had locked when it called the
 // activity or Do. Each later lock of the entity has a higher token. Pass the token to the system
-// that the activity writes to, and let that system refuse a token that is lower than one it has
-// seen. After the next holder of the lock has written there, the system refuses the writes of an
-// activity that continues although its lock has ended.
+// that the activity writes to, and let that system refuse a token that is lower than a token that
+// it has seen. After the next holder of the lock has written there, the system refuses the writes
+// of an activity that continues although its lock has ended.
 //
 //	token, locked := perdure.Fence(ctx, Accounts.Ref(key))
 //	// update ledger set … , fence = $1 where key = $2 and fence <= $1
@@ -103,7 +103,7 @@ func (r EntityRef) address(tenant string) (model.Address, error) {
 // with [WorkflowCtx.Lock].
 type Locks struct{ app *App }
 
-// Locks operates the locks of entities.
+// Locks returns the operations on the locks of entities.
 func (a *App) Locks() Locks { return Locks{a} }
 
 // List returns the locked entities of one type, sorted by key. entity is the name of the type. If

@@ -72,7 +72,7 @@ func onBranches(t *testing.T, more func(*branch) perdure.Group, test func(t *tes
 			defs = append(defs, more(b)...)
 		}
 		run(t, defs, func(t *testing.T, c perdure.Client, app *perdure.App) {
-			b.tokens = make(chan heldUnder, 16) // in the bubble
+			b.tokens = make(chan heldUnder, 16) // made here, inside the synctest bubble
 			test(t, b, c, app)
 		})
 	}
@@ -146,7 +146,8 @@ func TestTransfersUnderLocks(t *testing.T) {
 	})
 }
 
-// No matter how the holder ends, the next execution gets the lock, with a larger token (L28, L37).
+// No matter how the run that holds a lock ends, the next execution gets the lock, with a larger
+// token (L28, L37).
 func TestLockEndsWithItsRun(t *testing.T) {
 	t.Parallel()
 	onBranches(t, nil, func(t *testing.T, b *branch, c perdure.Client, app *perdure.App) {

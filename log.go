@@ -19,8 +19,8 @@ import (
 // with the task, for Tasks.Logs and `perdure task logs`. The worker sends the lines within a
 // second, and before the outcome of the attempt. Logging never waits and never fails: the worker
 // drops lines that the engine does not accept in time, and lines beyond the amount that the engine
-// keeps. Lines of an activity without a queue go to the logger of the app, with the execution as
-// attributes. Outside activities, Log drops all lines.
+// keeps. Lines of an activity without a queue go to the logger of the app, with attributes that
+// name the execution. Outside activities, Log drops all lines.
 //
 // Lines are stored as plain text: they are not encrypted as payloads are.
 func Log(ctx context.Context) *slog.Logger {
@@ -45,8 +45,8 @@ type taskLog struct {
 func newTaskLog(t *pool.Task) *taskLog { return &taskLog{task: t} }
 
 // attributes has the options with which slog writes the attributes of a record. They leave out the
-// level of the record, because TaskItem has a field for it. An attribute of the user that is named
-// "level" stays: its value is not a slog.Level.
+// level of the record, because TaskItem has a field for the level. An attribute of the user that is
+// named "level" stays: its value is not a slog.Level.
 var attributes = slog.HandlerOptions{
 	Level: slog.LevelDebug,
 	ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {

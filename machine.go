@@ -1,11 +1,11 @@
 package perdure
 
-// Machine is an event-driven workflow: it has one method per kind of event, and each returns what
-// to do next. Embed [Events] and override the methods that you need.
+// Machine is an event-driven workflow: it has one method per kind of event, and each method returns
+// what to do next. Embed [Events] and override the methods that you need.
 //
 // The engine calls the methods one at a time, in the order of the history, and in the same order on
-// replay. So they must depend only on the input, the events and the fields of the machine. A panic
-// fails the execution.
+// replay. So the methods must depend only on the input, the events and the fields of the machine. A
+// panic fails the execution.
 type Machine interface {
 	// The engine calls OnStart first.
 	OnStart() Actions

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// script is a machine built of functions. A nil function does what Events does.
+// script is a machine whose methods call functions that a test sets. If a function is nil, the
+// method does what the method of Events does.
 type script struct {
 	perdure.Events
 	start     func() perdure.Actions
@@ -77,7 +78,8 @@ var (
 	count    = perdure.NewSignal[int]("count")
 )
 
-// play runs a machine that is created again for every replay.
+// play runs a test with an execution of a machine. Every replay creates the machine again with
+// newScript.
 func play(t *testing.T, newScript func(in string) *script, test func(t *testing.T, c perdure.Client, app *perdure.App, x perdure.Execution[string]), defs ...perdure.Definition) {
 	t.Helper()
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
@@ -193,7 +195,8 @@ func TestMistakesOfMachines(t *testing.T) {
 	}
 }
 
-// Like any workflow, a machine that continues as another workflow is blocked.
+// A machine must not continue as another workflow. If it tries to, its run is blocked, like the run
+// of any workflow.
 func TestMachineContinuesAsAnother(t *testing.T) {
 	t.Parallel()
 	other := perdure.DeclareWorkflow[string, int]("other")
@@ -260,8 +263,8 @@ func TestDeadlineIsMoved(t *testing.T) {
 	})
 }
 
-// A machine gets signals of all names in the order of the history. A machine that waits for nothing
-// else still gets them, and its reason says that it waits for nothing.
+// A machine gets signals of all names in the order of the history. A machine that has started
+// nothing still gets signals. Before that, the reason of its run says that it waits for nothing.
 func TestMachineHearsSignals(t *testing.T) {
 	t.Parallel()
 	play(t, func(string) *script {

@@ -26,12 +26,12 @@ type Action struct {
 	err   error // of Fail and ContinueWith
 }
 
-// Actions is what a method of a Machine returns. The engine carries them out in order. Nil does
-// nothing.
+// Actions is what a method of a Machine returns. The engine carries the actions out in order. With
+// nil it does nothing.
 type Actions []Action
 
 // String returns the action as one line, such as: schedule charge "c-1" {"Amount":5}. Tests of a
-// Machine can compare it.
+// Machine can compare this text.
 func (a Action) String() string {
 	text := string(a.verb)
 	if a.name != "" {
@@ -46,8 +46,8 @@ func (a Action) String() string {
 	return text
 }
 
-// Schedule starts the activity under id. OnActivityCompleted or OnActivityFailed follows. The id
-// replaces a StepKey.
+// Schedule starts the activity under id. At its end, the engine calls OnActivityCompleted or
+// OnActivityFailed. The id has the role of the option StepKey.
 func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 	act := Action{verb: verbSchedule, id: id, name: a.name, at: callerPC()}
 	// The machine may change its input value while the activity runs, so the activity gets a copy.
@@ -70,8 +70,8 @@ func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 	return act
 }
 
-// Child starts a child under id. OnChildClosed follows. Unless opts has a Key, the key of the child
-// is derived from the run and the id.
+// Child starts a child under id. When the child ends, the engine calls OnChildClosed. Unless opts
+// has a Key, the key of the child is derived from the run and the id.
 func (w *Workflow[I, O]) Child(id string, in I, opts ...StartOption) Action {
 	act := Action{verb: verbChild, id: id, name: w.name, at: callerPC(), arg: argument(in)}
 	act.begin = func(p *player) *replay.Future {
@@ -89,7 +89,7 @@ func (w *Workflow[I, O]) Child(id string, in I, opts ...StartOption) Action {
 	return act
 }
 
-// StartTimer starts a durable timer under id. OnTimerFired follows once d has passed.
+// StartTimer starts a durable timer under id. When d has passed, the engine calls OnTimerFired.
 func StartTimer(id string, d time.Duration) Action {
 	act := Action{verb: verbTimer, id: id, arg: d.String, at: callerPC()}
 	act.begin = func(p *player) *replay.Future { return p.inbox.Timer(id, d, act.at) }
@@ -101,7 +101,7 @@ func StartTimer(id string, d time.Duration) Action {
 func CancelAction(id string) Action { return Action{verb: verbCancel, id: id} }
 
 // Complete ends the execution of a Machine with its output and withdraws everything that is
-// pending. It must be the last action of its list.
+// pending. Complete must be the last action of its list.
 func (w *Workflow[I, O]) Complete(out O) Action {
 	return Action{verb: verbComplete, name: w.name, arg: argument(out), out: &out}
 }
@@ -113,7 +113,7 @@ func (w *Workflow[I, O]) ContinueWith(in I) Action {
 	return Action{verb: verbContinue, name: w.name, arg: argument(in), err: w.ContinueAsNew(in)}
 }
 
-// Fail ends the execution of a Machine with an error and withdraws everything that is pending. It
+// Fail ends the execution of a Machine with an error and withdraws everything that is pending. Fail
 // must be the last action of its list. After a cancel request, Fail(ErrCanceled) ends the execution
 // as cancelled.
 func Fail(err error) Action {

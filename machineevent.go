@@ -17,8 +17,8 @@ type (
 		At           time.Time
 		out          carried
 	}
-	// ActivityFailed carries the error of an activity that has no further attempts. It is the same
-	// value on replay.
+	// ActivityFailed carries the error of an activity that has no further attempts. On replay, the
+	// error is the same value.
 	ActivityFailed struct {
 		ID, Activity string
 		At           time.Time
@@ -79,17 +79,18 @@ func (s *Signal[T]) Value(e SignalReceived) (v T, ok bool) {
 	return v, err == nil
 }
 
-// Completed makes the event that the activity has completed, for tests of a Machine.
+// Completed returns an event which says that the activity has completed. It is for tests of a
+// Machine.
 func (a *Activity[I, O]) Completed(id string, out O) ActivityCompleted {
 	return ActivityCompleted{ID: id, Activity: a.name, out: madeValue("output of activity", a.name, out)}
 }
 
-// Closed makes the event that a child has completed, for tests of a Machine.
+// Closed returns an event which says that a child has completed. It is for tests of a Machine.
 func (w *Workflow[I, O]) Closed(id string, out O) ChildClosed {
 	return ChildClosed{ID: id, Workflow: w.name, out: madeValue("output of workflow", w.name, out)}
 }
 
-// Received makes the event that a signal has arrived, for tests of a Machine.
+// Received returns an event which says that a signal has arrived. It is for tests of a Machine.
 func (s *Signal[T]) Received(v T) SignalReceived {
 	return SignalReceived{Signal: s.name, out: madeValue("signal", s.name, v)}
 }

@@ -48,7 +48,7 @@ func (t *task) end() {
 	t.over, t.future, t.Action = true, nil, Action{verb: t.verb, id: t.id, name: t.name}
 }
 
-// play hands the machine one event after the other until it ends the run.
+// play passes one event after the other to the machine, until the machine ends the run.
 func (p *player) play(m Machine) (*Action, error) {
 	actions := m.OnStart()
 	waits := p.ctx.x
@@ -115,7 +115,7 @@ func (p *player) withdraw(id string) {
 	}
 }
 
-// event passes an event to the machine and returns its actions.
+// event passes an event to the machine and returns the actions of the machine.
 func (p *player) event(m Machine, f *replay.Future) Actions {
 	out := carried{p: f.Payload(), x: p.ctx.x, recorded: true}
 	at, err := f.At().Std(), remote(f.Err())

@@ -15,7 +15,7 @@ import (
 // call that runs.
 type Mailboxes struct{ app *App }
 
-// Mailboxes operates the mailboxes of entities.
+// Mailboxes returns the operations on the mailboxes of entities.
 func (a *App) Mailboxes() Mailboxes { return Mailboxes{a} }
 
 // List returns the waiting calls of an entity, in order. It reads them in pages, so a long mailbox
@@ -39,9 +39,9 @@ func (m Mailboxes) Describe(ctx context.Context, ref EntityRef, id string) (Mail
 	return m.mailboxCall(ctx, ref, model.MailboxShow, id)
 }
 
-// Skip moves a call behind the others that wait for the entity and returns it with its new ID. So
-// later calls of the same sender run before the skipped call. Skip returns ErrConflict for a call
-// that runs.
+// Skip moves a call behind all other calls that wait for the entity, and returns the call with its
+// new ID. So later calls of the same sender run before the skipped call. Skip returns ErrConflict
+// for a call that runs.
 func (m Mailboxes) Skip(ctx context.Context, ref EntityRef, id string) (MailboxCall, error) {
 	return m.mailboxCall(ctx, ref, model.MailboxSkip, id)
 }
@@ -60,7 +60,8 @@ func (m Mailboxes) Drop(ctx context.Context, ref EntityRef, id string) error {
 // of the key runs. If the code succeeds nevertheless, the call succeeds. Interrupt does not affect
 // views. With an id, Interrupt ends only the call with that ID. With an empty id it ends the call
 // that runs, and returns all calls that the worker has received, including the call that runs. It
-// returns ErrNotFound if there are none. It does not wait until the calls have ended.
+// returns ErrNotFound if the worker has received no calls. It does not wait until the calls have
+// ended.
 func (m Mailboxes) Interrupt(ctx context.Context, ref EntityRef, id string) (calls []MailboxCall, err error) {
 	defer publish(&err)
 	to, err := ref.address(m.app.host.tenant)
@@ -75,8 +76,8 @@ func (m Mailboxes) Interrupt(ctx context.Context, ref EntityRef, id string) (cal
 	return calls, err
 }
 
-// ErrInterrupted is the error of a call that an operator interrupted, and the cause with which its
-// context ended. The operation has changed nothing.
+// ErrInterrupted is the error of a call that an operator interrupted, and the cause with which the
+// context of the call ended. The operation has changed nothing.
 var ErrInterrupted = entity.ErrInterrupted
 
 // ErrDropped is the error of a call that an operator dropped from the mailbox of its entity. The
@@ -98,13 +99,14 @@ type MailboxCall struct {
 	OneWay    bool // its caller does not wait for the reply
 	Stored    bool // false if only the memory of the owner has the call
 	Running   bool // a worker has received it, so it can be neither skipped nor dropped
-	// Input is JSON, or nil when this app cannot decode it. InputIs says how it is stored. Only
-	// Describe fills them.
+	// Input is the input as JSON, or nil if this app cannot decode it. InputIs says how the input
+	// is stored. Only Describe sets these two fields.
 	Input   []byte
 	InputIs string
 }
 
-// mailboxCall acts on one call that waits for an entity, and returns it.
+// mailboxCall asks the owner of an entity to do something with one waiting call, and returns that
+// call.
 func (m Mailboxes) mailboxCall(ctx context.Context, ref EntityRef, do, id string) (call MailboxCall, err error) {
 	defer publish(&err)
 	to, err := ref.address(m.app.host.tenant)

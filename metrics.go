@@ -5,16 +5,16 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// Metrics is where an app of Dial registers its metrics until it closes. Package prom makes a
-// Metrics from a Prometheus registry. This package does not link the client library of Prometheus,
-// so that workers without metrics stay small.
+// Metrics is where an app that Dial has opened registers its metrics. The metrics stay there until
+// the app closes. Package prom makes a Metrics from a Prometheus registry. This package does not
+// link the client library of Prometheus, so that workers without metrics stay small.
 type Metrics interface {
 	// Register adds the metrics of an app. The app calls remove when it closes.
 	Register(m *telemetry.Meter) (remove func(), err error)
 }
 
-// startMetrics registers the metrics of an app with to and returns their meter. Without to, the
-// meter is nil and counts nothing.
+// startMetrics registers the metrics of an app with the parameter to, and returns their meter. If
+// to is nil, the meter is nil and counts nothing.
 func startMetrics(to Metrics) (m *telemetry.Meter, remove func(), err error) {
 	if to == nil {
 		return nil, func() {}, nil

@@ -15,7 +15,8 @@ const (
 	maxKey  = 512
 )
 
-// checkName says what is wrong with the name of something.
+// checkName returns an error that says what is wrong with a name. kind says what has the name, for
+// example "workflow".
 func checkName(kind, name string) error {
 	if !textFits(name, maxName) {
 		return checkText("the name of "+kind, name, maxName)
@@ -37,7 +38,7 @@ func noSlash(kind, name string) error {
 	return nil
 }
 
-// checkTarget says what is wrong with the address of another execution.
+// checkTarget returns an error that says what is wrong with the address of another execution.
 func checkTarget(a model.Address) error {
 	if err := checkName("workflow", a.Type); err != nil {
 		return err
@@ -53,7 +54,7 @@ func textFits(s string, most int) bool {
 	return s != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// checkText says what is wrong with a name or a key.
+// checkText returns an error that says what is wrong with a name or a key.
 func checkText(what, s string, most int) error {
 	switch {
 	case s == "":

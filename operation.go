@@ -62,8 +62,8 @@ func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(Entit
 }
 
 // Call runs the operation and waits for its reply. Calls with the same RequestID are one call. From
-// a workflow, the call is a step: the journal makes it happen once, so it takes no RequestID. The
-// call waits while no process has the code of the entity.
+// a workflow, the call is a step: the journal makes the call happen once, so it accepts no
+// RequestID. The call waits while no process has the code of the entity.
 func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
 	return invoke[I, O](c, invocation{&o.to, key, opts}, in)
 }
@@ -126,16 +126,15 @@ func serve[I, O any](ctx EntityCtx, k *calleeKind, fn func(EntityCtx, I) (O, err
 	return result(ctx.c.Context(), ctx.h, "output of "+k.call, ctx.c.Name, out)
 }
 
-// callTarget names the operation, view or RPC that a call runs. The key of the call is not part of
-// it.
+// callTarget names the operation, view or RPC that a call runs. It does not include the key.
 type callTarget struct {
 	kind  *calleeKind
 	of    string // name of the entity or service
 	name  string
-	view  bool       // it changes nothing
+	view  bool       // a view, which changes nothing
 	brief bool       // the engine keeps a call of ordinary code in memory only
 	owner Definition // the entity or service; nil if the call is only declared
-	wrong error      // what is wrong with its definition
+	wrong error      // what is wrong with the definition of the call
 }
 
 // orphan returns the target of a call whose entity or service is nil.

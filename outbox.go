@@ -21,9 +21,9 @@ func Outbox[T any](db TxSource[T], opts ...OutboxOption) Definition {
 // OutboxOption configures an Outbox: PollEvery.
 type OutboxOption interface{ applyOutbox(*outboxDefinition) }
 
-// PollEvery is how often the app reads the table of an Outbox to find messages of other processes;
-// 1 s by default, at least 1 ms. The app does not wait for the next poll to deliver messages of
-// this process: it delivers them soon after their commit.
+// PollEvery sets how often the app reads the table of an Outbox to find messages of other
+// processes. The default is 1 s, and the minimum is 1 ms. The app does not wait for the next poll
+// to deliver messages of this process: it delivers them soon after their commit.
 func PollEvery(d time.Duration) OutboxOption { return pollOption(d) }
 
 type pollOption time.Duration

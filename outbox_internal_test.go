@@ -30,9 +30,9 @@ func (m *slowMailer) Deliver(ctx context.Context, to *model.Message) error {
 	return fault.New(fault.Timeout, "accepted, but not answered yet")
 }
 
-// The relay postpones a message that is not answered in time, because every later page with this
-// message would take as long. It skips later messages to the same target and delivers the others.
-// If the app closes during a delivery, the relay gives no verdict.
+// The relay postpones a message that the engine does not answer in time, because every later page
+// with this message would take as long. It skips later messages to the same target and delivers all
+// other messages. If the app closes during a delivery, the relay gives no verdict.
 func TestMessageWithoutAnAnswerIsPutOff(t *testing.T) {
 	t.Parallel()
 	message := func(id, key string) userdb.OutboxMessage {

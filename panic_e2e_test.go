@@ -9,11 +9,11 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// explode panics; the stacks must show its name.
+// explode panics. The stack in an error must show the name explode.
 func explode() { panic("first line\nsecond line") }
 
 // The error of a panic has the message and the stack of the panic. Describe and the history show
-// them too.
+// the message and the stack too.
 func TestPanicsHaveStacks(t *testing.T) {
 	t.Parallel()
 	inline := perdure.NewActivity("inline", func(context.Context, perdure.Void) (int, error) { explode(); return 0, nil }, perdure.Constant(1, 0))

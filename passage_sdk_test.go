@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Limits apply to activities that run in the process of their workflow, as they do to tasks. An
+// Limits apply to tasks, and also to activities that run in the process of their workflow. An
 // attempt that waits for a limit holds no slot, and its reason says what it waits for.
 func TestInlineLimits(t *testing.T) {
 	t.Parallel()

@@ -24,8 +24,8 @@ func encode[T any](h *host, kind, name string, v T) (p model.Payload, err error)
 	return p, nil
 }
 
-// encodeFor is encode for a value that workflow code stores. It also refuses a value that is too
-// large.
+// encodeFor encodes a value that workflow code stores. Unlike encode, it refuses a value that is
+// too large.
 func encodeFor[T any](h *host, kind, name string, v T) (model.Payload, error) {
 	p, err := encode(h, kind, name, v)
 	if err != nil {
@@ -85,9 +85,9 @@ func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err err
 	return v, nil
 }
 
-// readEncoded reads a value in the encoding that its payload names. The value escapes to the heap
-// in readEncoded and readJSON. They are separate functions so that the value stays on the stack in
-// their callers.
+// readEncoded reads a value in the encoding that its payload names. In readEncoded and readJSON,
+// the value escapes to the heap. These two are separate functions so that the value stays on the
+// stack in their callers.
 func readEncoded[T any](h *host, p model.Payload) (v T, err error) {
 	err = h.codec.Unmarshal(p, &v)
 	return v, err
@@ -100,7 +100,7 @@ func readJSON[T any](data []byte) (v T, err error) {
 }
 
 // readPlain reads an integer, a boolean or a simple text, without the cost of reflection. It
-// returns false for all other values; json.Unmarshal reads them.
+// returns false for all other values, which json.Unmarshal reads.
 func readPlain[T any](data []byte) (v T, ok bool) {
 	switch any(v).(type) {
 	case int:
@@ -123,8 +123,8 @@ func readPlain[T any](data []byte) (v T, ok bool) {
 	return v, false
 }
 
-// shortText is the longest text that readPlain reads. The decoder of the format reads longer texts
-// faster.
+// shortText is the longest text that readPlain reads. For longer texts, the decoder of the format
+// is faster.
 const shortText = 128
 
 // plainInteger reads an integer of at most 18 digits in the syntax of JSON.
@@ -174,7 +174,7 @@ func misfit[T any](kind, name string, err error) error {
 
 // decodeRecorded decodes the recorded outcome of a step. If the value does not fit the type of this
 // build, the code does not fit the history. In that case decodeRecorded blocks the execution, as
-// after any other mismatch, until a build whose type fits continues it.
+// after any other mismatch, until a build whose type fits continues the execution.
 func decodeRecorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	if err != nil {
@@ -229,7 +229,7 @@ func (r callReader) open(kind, name string, p model.Payload) (model.Payload, err
 	return r.h.open(r.ctx, brief, kind, name, p)
 }
 
-// inputType is how the code of a workflow or an activity reads its input.
+// inputType describes the type of the input of a workflow or an activity.
 type inputType struct {
 	typ   reflect.Type
 	check func(*host, model.Payload) error // says why an encoded value does not fit
@@ -252,8 +252,8 @@ func (h *host) checkInput(typ string, given reflect.Type, in model.Payload) erro
 	return nil
 }
 
-// show returns a payload for people. text is the payload as JSON, if the app can decode it. is says
-// how the payload is stored.
+// show returns a payload for people. The first result is the payload as JSON, if the app can decode
+// it. The second result says how the payload is stored.
 func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is string) {
 	p = p.Bare()
 	switch {

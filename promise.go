@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Promise is the typed name of a value that any code can set, once.
+// Promise is the typed name of a value that any code may set, but only once. Workflow code waits
+// for the value.
 type Promise[T any] struct{ name string }
 
 // NewPromise names a promise.
@@ -26,7 +27,8 @@ func (p *Promise[T]) Future(ctx WorkflowCtx) *Future[T] {
 	return h
 }
 
-// Resolve sets the value. The first Resolve or Reject wins; a later one returns ErrConflict.
+// Resolve sets the value. The first Resolve or Reject wins. Every later Resolve or Reject returns
+// ErrConflict.
 func (p *Promise[T]) Resolve(from Sender, to Target, v T) (err error) {
 	defer publish(&err)
 	value, err := encode(from.sender().host(), "promise", p.name, v)
@@ -36,8 +38,8 @@ func (p *Promise[T]) Resolve(from Sender, to Target, v T) (err error) {
 	return p.settle(from, to, value, nil)
 }
 
-// Reject sets an error that Await returns. The first Resolve or Reject wins; a later one returns
-// ErrConflict.
+// Reject sets an error that Await returns. The first Resolve or Reject wins. Every later Resolve or
+// Reject returns ErrConflict.
 func (p *Promise[T]) Reject(from Sender, to Target, err error) error {
 	return remote(p.settle(from, to, model.Payload{}, replay.FailureOf(err)))
 }

@@ -15,7 +15,7 @@ type Query[I, O any] struct{ name string }
 // NewQuery names a query.
 func NewQuery[I, O any](name string) *Query[I, O] { return &Query[I, O]{name} }
 
-// Handle answers the query. fn must not wait and must change nothing.
+// Handle makes fn the code that answers the query. fn must not wait and must change nothing.
 func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
 	if fn == nil {
 		panic(fault.New(fault.Invalid, "the handler of query %s is nil", q.name))

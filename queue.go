@@ -10,12 +10,12 @@ import (
 // Queues lists, pauses and resumes the queues that carry tasks.
 type Queues struct{ app *App }
 
-// Queues operates the queues of the store.
+// Queues returns the operations on the queues of the store.
 func (a *App) Queues() Queues { return Queues{a} }
 
 // List returns the queues that workers of this node serve, the queues in which tasks of runs of
-// this node wait, and the queues that are paused. The node is this process or, for an app of Dial,
-// the server.
+// this node wait, and the queues that are paused. The node is this process or, for an app that Dial
+// has opened, the server.
 func (q Queues) List(ctx context.Context) ([]QueueInfo, error) {
 	found, err := q.app.cfg.Backend.Queues(ctx, q.app.host.tenant)
 	list := make([]QueueInfo, len(found))
@@ -37,8 +37,9 @@ func (q Queues) Resume(ctx context.Context, name string) error {
 	return public(q.app.cfg.Backend.ResumeQueue(ctx, q.app.host.tenant, name))
 }
 
-// QueueInfo is the state of a queue. The numbers count only one node, as in Queues.List: its own
-// workers, and the tasks of runs that it owns, even if workers of another node execute these tasks.
+// QueueInfo is the state of a queue. The numbers are about only one node, as in Queues.List. They
+// count the workers of that node, and the tasks of the runs that it owns, even if workers of
+// another node execute these tasks.
 type QueueInfo struct {
 	Name    string
 	Paused  bool
@@ -50,7 +51,7 @@ type QueueInfo struct {
 	Slots   int
 }
 
-// DefaultQueue is the queue of a submission that names none. Every process that executes tasks
+// DefaultQueue is the queue of a submission that names no queue. Every process that executes tasks
 // serves it.
 const DefaultQueue = model.DefaultQueue
 

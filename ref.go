@@ -38,7 +38,7 @@ func ParseRef(s string) (Ref, error) {
 	return r, nil
 }
 
-// Cancel asks the execution to end. Its clean-up runs.
+// Cancel asks the execution to end. The code of the execution can still clean up.
 func (r Ref) Cancel(s Sender, reason string) error { return cancel(s, r, reason) }
 
 // Target is an execution that may be signalled, resolved, cancelled or described: an Execution or a

@@ -25,15 +25,16 @@ type registry struct {
 	activities map[string]activityDefinition
 	entities   map[string]*entityDefinition // and services, by the types of their addresses
 	bound      []callBinding
-	// added has the handles so far. A handle that is passed twice, or in several groups, is one
-	// definition.
+	// added has the handles that have been added so far. A handle that is passed twice, or in
+	// several groups, is one definition.
 	added      map[Definition]bool
 	needs      []need
 	outboxes   []outboxDefinition
 	schedules  []*Schedule
 	singletons []singletonDefinition
 	problems   []error
-	// replaced has definitions that replace others of the same name; nil if there are none.
+	// replaced has definitions that replace other definitions of the same name. It is nil if there
+	// are none.
 	replaced *registry
 }
 
@@ -44,7 +45,8 @@ func newRegistry(checkType func(reflect.Type) error) *registry {
 	}
 }
 
-// register collects definitions and their replacements. Its error names every mistake.
+// register collects definitions and their replacements. If there are mistakes, the error names all
+// of them.
 func register(defs []Definition, checkType func(reflect.Type) error, instead ...Definition) (*registry, error) {
 	r := newRegistry(checkType)
 	if len(instead) > 0 {
@@ -116,7 +118,8 @@ func (r *registry) wrong(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Errorf(format, args...))
 }
 
-// distinct drops duplicates. A definition that is both passed and named in Uses is checked twice.
+// distinct drops duplicate problems. They exist because a definition that is both passed and named
+// in Uses is checked twice.
 func distinct(problems []error) []error {
 	said := map[string]bool{}
 	return slices.DeleteFunc(problems, func(err error) bool {
@@ -203,7 +206,7 @@ func (r *registry) check(kind, name, at string, types []typeOf) {
 	r.checkTypes(at, types)
 }
 
-// checkTypes says which types cannot be stored.
+// checkTypes records a problem for each type whose values cannot be stored.
 func (r *registry) checkTypes(at string, types []typeOf) {
 	for _, t := range types {
 		err := encodable(t.typ, nil)
@@ -216,7 +219,7 @@ func (r *registry) checkTypes(at string, types []typeOf) {
 	}
 }
 
-// checkUses demands code for everything that a workflow names in Uses.
+// checkUses records a problem for each definition without code that a workflow names in Uses.
 func (r *registry) checkUses(d workflowDefinition) {
 	needed := newRegistry(nil)
 	for _, u := range d.uses {

@@ -30,8 +30,8 @@ type (
 
 func (oneWay) MarshalJSON() ([]byte, error) { return []byte("1"), nil }
 
-// TestMistakesInDefinitions opens apps with one mistake each. Each open fails before it needs an
-// engine.
+// TestMistakesInDefinitions opens apps with one mistake each. Open fails each time, before it needs
+// an engine.
 func TestMistakesInDefinitions(t *testing.T) {
 	t.Parallel()
 	_ = opaque{secret: ""}
@@ -224,7 +224,7 @@ func TestGroupOfOperations(t *testing.T) {
 		Add   *perdure.Operation[int, int]
 		Look  *perdure.Operation[int, int]
 		Echo  *perdure.RPC[string, string]
-		Other *perdure.Operation[int, int] // its code is elsewhere
+		Other *perdure.Operation[int, int] // another program has the code
 	}{perdure.NewOperation(e, "add", inc), perdure.NewView(e, "look", func(n, _ int) (int, error) { return n, nil }), perdure.NewRPC(s, "echo", echoText), perdure.DeclareOperation[int, int]("f", "add")}
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		n, err := group.Add.Call(c, "k", 3)

@@ -30,13 +30,13 @@ const (
 	relayNotes = 10 * time.Second
 	// relayStale is how long after reading a message the relay may still deliver it. After that,
 	// the relay reads the message again first, because another relay may have delivered the
-	// message, and the engine may have forgotten that.
+	// message, and the engine may have forgotten that delivery.
 	relayStale = time.Minute
 	relayPause = 30 * time.Second // the longest pause while the database is away
 )
 
 // eager are the pauses, in milliseconds, between reads after a transaction of this process has
-// written a message. They are short because the transaction will probably commit soon.
+// written a message. The pauses are short because the transaction will probably commit soon.
 var eager = []time.Duration{2, 5, 10, 25, 50, 100, 250, 500}
 
 // hint makes the relay read its table soon.
@@ -50,7 +50,7 @@ func (r *relay) hint() {
 func (r *relay) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	looks := len(eager) // since the last hint
+	looks := len(eager) // reads of the table since the last hint
 	pause := r.every
 	for {
 		select {
@@ -94,7 +94,8 @@ func (r *relay) round(ctx context.Context) (int, error) {
 
 // deliver sends messages. It sends messages to the same target one after the other.
 func (r *relay) deliver(ctx context.Context, messages []userdb.OutboxMessage) (verdicts []userdb.Verdict) {
-	// Round removes the monotonic part, which stands still while the machine is suspended.
+	// Round removes the monotonic part of the time, because the monotonic clock stands still while
+	// the machine is suspended.
 	read := time.Now().Round(0)
 	byTarget := map[string][]userdb.OutboxMessage{}
 	for _, l := range messages {
@@ -119,8 +120,8 @@ func (r *relay) deliver(ctx context.Context, messages []userdb.OutboxMessage) (v
 	return verdicts
 }
 
-// deliverLine sends the messages of one target in order. If one of them has to wait, all later ones
-// wait too.
+// deliverLine sends the messages of one target in order. If one message has to wait, all later
+// messages wait too.
 func (r *relay) deliverLine(ctx context.Context, line []userdb.OutboxMessage, read time.Time) (verdicts []userdb.Verdict) {
 	waits := false
 	for i := range line {
@@ -137,7 +138,7 @@ func (r *relay) deliverLine(ctx context.Context, line []userdb.OutboxMessage, re
 	return verdicts
 }
 
-// deliverOne sends a message. It reports false if there is no verdict, because the engine cannot be
+// deliverOne sends a message. It returns false if there is no verdict, because the engine cannot be
 // reached or ctx has ended.
 func (r *relay) deliverOne(ctx context.Context, l *userdb.OutboxMessage) (userdb.Verdict, bool) {
 	v := userdb.Verdict{ID: l.ID}
@@ -161,8 +162,8 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.OutboxMessage) (userdb
 	switch kind := fault.KindOf(err); {
 	case err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		// The outcome is unknown. Leave the message out of the next pages, because it would slow
-		// them down too.
+		// The outcome is unknown. Leave the message out of the next pages, because the message
+		// would slow these pages down too.
 		v.Later = true
 	case ctx.Err() != nil || kind == fault.Unavailable || kind == fault.Timeout || kind == fault.Canceled:
 		return v, false

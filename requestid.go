@@ -4,11 +4,11 @@ package perdure
 // request once, and a repetition with the same id gets the first answer. The engine remembers an id
 // for a day, or for as long as embedded.Config.KeepRequests says.
 //
-// An id belongs to one target, so two executions, tasks or entities may use the same id. All of
-// these requests to an execution or a task share one space of ids: start or submit, signal, resolve
-// or reject of a promise, cancel, retry, reset, fork, import and requeue. Updates of an execution
-// have a space of their own. Calls of an entity or a service share one space, whether they wait
-// (Call) or not (Send).
+// An id belongs to one target, so two executions, tasks or entities may use the same id. The
+// following requests to an execution or a task share one space of ids: start or submit, signal,
+// resolve or reject of a promise, cancel, retry, reset, fork, import and requeue. Updates of an
+// execution have a space of their own. Calls of an entity or a service share one space, whether
+// they wait (Call) or not (Send).
 //
 // Within its space, an id identifies one request: one verb, one name and one input. A different
 // request with the same id gets ErrConflict and does nothing. Without an id, every request of a

@@ -10,15 +10,15 @@ import (
 )
 
 // Requeue schedules a dead task again, as a task of its own. The new task has the options of the
-// old one, except its Delay; its attempts and timeouts start again. A submitted task gets a new run
-// of its key, and Result returns the outcome of that run from then on. If the dead task was a step
-// of a workflow, the new task is independent of the workflow, which has already handled the
-// failure. Only a caller that asks for the new task gets its result. To continue the workflow
-// itself, use [Executions.Retry].
+// old task, except for its Delay. Its attempts and timeouts start again. A submitted task gets a
+// new run of its key, and Result returns the outcome of that run from then on. If the dead task was
+// a step of a workflow, the new task is independent of the workflow, which has already handled the
+// failure. The workflow does not get the result of the new task. A caller has to ask for it. To
+// continue the workflow itself, use [Executions.Retry].
 //
 // Without RequeueAgain, Requeue creates one new task, no matter how often it is called. Later calls
-// return that task. The new task has the idempotency key of the old one unless WithInput changes
-// its input.
+// return that task. The new task has the idempotency key of the old task, unless WithInput changes
+// the input.
 func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption) (task Ref, err error) {
 	defer publish(&err)
 	var o requeueOptions
@@ -55,11 +55,11 @@ func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
 	return d.app.host.backend.UndoRequeue(ctx, api.UndoRequest{ID: key})
 }
 
-// RequeueAll requeues the dead tasks that the query selects, the newest first, and yields each of
-// them with As set. It leaves out tasks that were requeued before, unless the query says otherwise.
-// An error of one task does not stop the others. If an error ends the whole call, such as a canary
-// that failed, RequeueAll yields that error with a zero DeadTask. Queues, priorities, limits and
-// breakers apply to requeued tasks as to all others.
+// RequeueAll requeues the dead tasks that the query selects, the newest first. It yields each of
+// them with DeadTask.As set. It leaves out tasks that were requeued before, unless the query says
+// otherwise. An error of one task does not stop the others. If an error ends the whole call, such
+// as a canary that failed, RequeueAll yields that error with a zero DeadTask. Queues, priorities,
+// limits and breakers apply to requeued tasks as to all other tasks.
 func (d DeadTasks) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany) iter.Seq2[DeadTask, error] {
 	return func(yield func(DeadTask, error) bool) {
 		many := batch.Requeue(how)
@@ -91,7 +91,7 @@ type RequeueMany struct {
 	// Canary requeues one task first and waits until it ends. If that task does not complete,
 	// RequeueAll requeues nothing else.
 	Canary bool
-	// Rate is the largest number of tasks to requeue per second; 0 is no limit.
+	// Rate is the largest number of tasks to requeue per second. 0 means no limit.
 	Rate float64
 	// DryRun changes nothing and yields the tasks that RequeueAll would requeue.
 	DryRun bool

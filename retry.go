@@ -12,26 +12,26 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// RetryPolicy says when another attempt follows a failed one. It is an option of an activity, of
-// one call, of a workflow and of one start. The policy of a call or a start replaces the policy of
-// its activity or workflow. The zero value never gives up: it pauses 1 s, doubles the pause each
-// time, and pauses at most 1 min. The comments of the fields have the default of a zero field in
-// parentheses.
+// RetryPolicy says when another attempt follows a failed attempt. It is an option of an activity,
+// of one call, of a workflow and of one start. The policy of a call or a start replaces the policy
+// of its activity or workflow. The zero value never gives up: the first pause is 1 s, each pause is
+// twice as long as the previous pause, and no pause is longer than 1 min. The comments of the
+// fields have the default of a zero field in parentheses.
 //
 //	charge.Run(ctx, order, perdure.RetryPolicy{MaxAttempts: 5, Initial: 100 * time.Millisecond})
 type RetryPolicy struct {
-	// MaxAttempts counts all attempts, the first one included; 0 is no limit.
+	// MaxAttempts is how many attempts there may be, including the first attempt. 0 means no limit.
 	MaxAttempts int
 	// Initial is the pause after the first attempt (1 s). Max is the longest pause (1 min).
 	Initial, Max time.Duration
-	// Coefficient multiplies the pause after each attempt (2). Jitter, from 0 to 1, is the share by
-	// which a pause may be longer or shorter (0).
+	// Coefficient multiplies the pause after each attempt (2). Jitter, from 0 to 1, is the share of
+	// a pause by which the pause may be longer or shorter (0).
 	Coefficient, Jitter float64
 	// Except selects errors after which no attempt follows, as if they were Permanent.
 	Except []ErrorKind
-	// If decides whether another attempt follows an error that Except does not select; nil means
-	// always. If is a function, so it works only in a policy that is given together with code: to
-	// NewActivity, NewWorkflow or an inline call.
+	// If decides whether another attempt follows an error that Except does not select. With a nil
+	// function, another attempt always follows. A function works only in a policy that is given
+	// together with code: to NewActivity, NewWorkflow or an inline call.
 	If func(error) bool
 }
 
@@ -60,8 +60,9 @@ func Constant(n int, d time.Duration) RetryPolicy {
 func Permanent(err error) error { return replay.Permanent(err) }
 
 // RetryAfter makes the next attempt, if there is one, wait for d. For an inline step, d replaces
-// the pause of the policy. For a task, and for a run of a workflow, the longer of the two applies.
-// A negative d means 0. A d of more than a hundred years fails the step or task with ErrInvalid.
+// the pause of the policy. For a task, and for a run of a workflow, the longer of d and that pause
+// applies. A negative d means 0. A d of more than a hundred years fails the step or task with
+// ErrInvalid.
 func RetryAfter(err error, d time.Duration) error {
 	if err != nil && d > maxTaskTime {
 		return replay.Permanent(fault.New(fault.Invalid, "RetryAfter of %s, which is more than a hundred years: %w", d, err))
@@ -75,8 +76,8 @@ func (p RetryPolicy) policy() replay.Policy {
 	}
 }
 
-// toModel returns the policy in the form of the engine. The engine does not know If and errors by
-// type, so the worker evaluates them.
+// toModel returns the policy in the form of the engine. The engine cannot call If or compare the
+// types of errors, so the worker does both.
 func (p *RetryPolicy) toModel() model.Retry {
 	r := model.NewRetry(p.MaxAttempts, p.Initial, p.Max, p.Coefficient, p.Jitter)
 	for _, k := range p.Except {
@@ -114,7 +115,7 @@ func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
 	if p.Max > 0 && p.Initial > p.Max {
 		wrong("RetryPolicy.Initial is %s, longer than its Max of %s", p.Initial, p.Max)
 	}
-	// Written so that NaN is refused too.
+	// The condition is written so that it also refuses NaN.
 	if c := p.Coefficient; c != 0 && !(c >= 1 && c <= maxCoefficient) {
 		wrong("RetryPolicy.Coefficient is %v, must be from 1 to %d, or 0 for the default of 2", c, int(maxCoefficient))
 	}
@@ -132,8 +133,8 @@ func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
 	}
 }
 
-// checkQueued says why a policy of a call cannot be the policy of a task. A function does not reach
-// the worker.
+// checkQueued returns an error if the policy of a call cannot be the policy of a task. A policy
+// with a function cannot, because a function cannot be sent to the worker.
 func (p *RetryPolicy) checkQueued() error {
 	if p.If != nil {
 		return fault.New(fault.Invalid, "RetryPolicy.If does not reach the worker that serves the queue: give the policy to the activity itself")
@@ -147,8 +148,8 @@ func (p *RetryPolicy) checkQueued() error {
 	return nil
 }
 
-// checkStored says why a policy cannot be stored with an execution. A function does not reach the
-// process that runs the execution.
+// checkStored returns an error if a policy cannot be stored with an execution. A policy with a
+// function cannot, because a function cannot be sent to the process that runs the execution.
 func (p *RetryPolicy) checkStored() error {
 	if p.If != nil {
 		return fault.New(fault.Invalid, "RetryPolicy.If cannot be stored with an execution: give the policy to NewWorkflow")
@@ -161,14 +162,15 @@ func (p *RetryPolicy) checkStored() error {
 	return nil
 }
 
-// ErrorKind selects errors, for RetryPolicy.Except. ErrorType, ErrorIs and ErrorNamed make one.
+// ErrorKind selects errors, for RetryPolicy.Except. ErrorType, ErrorIs and ErrorNamed return an
+// ErrorKind.
 type ErrorKind struct {
 	text    string // for people
 	matches func(error) bool
-	// names are the kinds and types of failures that the ErrorKind selects, if names can express
-	// it; otherwise empty.
+	// names are the names of the kinds and types of failures that the ErrorKind selects. It is
+	// empty if names cannot express the selection.
 	names []string
-	err   error // what is wrong with it
+	err   error // what is wrong with the ErrorKind
 }
 
 // String names the errors that the ErrorKind selects.
@@ -184,8 +186,9 @@ func ErrorType[E error]() ErrorKind {
 }
 
 // ErrorIs selects every error that is target or wraps it, as errors.Is finds it:
-// ErrorIs(sql.ErrNoRows). An error of this package, such as ErrTimeout, also selects failures that
-// are recorded with its kind, such as an attempt that took too long.
+// ErrorIs(sql.ErrNoRows). If target is an error of this package, such as ErrTimeout, ErrorIs also
+// selects failures that are recorded with its kind, such as the failure of an attempt that took too
+// long.
 func ErrorIs(target error) ErrorKind {
 	if target == nil {
 		return ErrorKind{err: errors.New("ErrorIs of nil")}
@@ -203,8 +206,8 @@ func ErrorIs(target error) ErrorKind {
 }
 
 // ErrorNamed selects every error whose RemoteError has exactly that Kind or Type:
-// ErrorNamed("panic"), ErrorNamed("*http.MaxBytesError"). It is for names from a configuration; the
-// compiler checks ErrorType and ErrorIs.
+// ErrorNamed("panic"), ErrorNamed("*http.MaxBytesError"). Use it for names from a configuration.
+// Prefer ErrorType and ErrorIs in code, because the compiler checks them.
 func ErrorNamed(name string) ErrorKind {
 	if name == "" {
 		return ErrorKind{err: errors.New("ErrorNamed without a name")}

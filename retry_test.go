@@ -29,7 +29,7 @@ func TestRetryPolicy(t *testing.T) {
 		name   string
 		policy perdure.RetryPolicy
 		fail   func(attempt int) error
-		want   string // pauses, then the end
+		want   string // the pauses, and then the end of the step
 	}{
 		{"exponential", perdure.Exponential(4), func(int) error { return boom }, "1s 2s 4s boom"},
 		{"constant", perdure.Constant(3, 5*time.Second), func(int) error { return boom }, "5s 5s boom"},

@@ -9,8 +9,8 @@ import (
 
 // Schedule starts a Job at each time of a Cadence, exactly once across all processes. It is
 // durable: it fires as long as a process that serves it runs. Open applies the definition: it
-// creates a schedule that does not exist, changes one that differs from the definition, and leaves
-// an equal one alone.
+// creates the schedule if it does not exist, changes the stored schedule if it differs from the
+// definition, and otherwise leaves it alone.
 type Schedule struct {
 	name string
 	job  Job
@@ -18,7 +18,7 @@ type Schedule struct {
 	at   string
 }
 
-// NewSchedule defines a schedule. Open reports its mistakes.
+// NewSchedule defines a schedule. Open reports mistakes in the definition.
 func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Schedule {
 	s := &Schedule{name: name, job: job, at: callerPosition()}
 	s.opts.spec = schedule.Spec{
@@ -41,7 +41,7 @@ func (s *Schedule) Trigger(c Caller) error {
 }
 
 // Pause stops the schedule until Resume. Open executions continue. Fire times during the pause do
-// not fire later; ScheduleInfo.Missed counts them.
+// not fire later. ScheduleInfo.Missed counts them.
 func (s *Schedule) Pause(c Caller, why string) error {
 	_, err := s.command(c, schedule.Command{Verb: schedule.VerbPause, Why: why})
 	return err
@@ -53,10 +53,10 @@ func (s *Schedule) Resume(c Caller) error {
 	return err
 }
 
-// Backfill starts an execution for every fire time t with from <= t < to, if t has no execution or
-// if its execution failed. It returns the number of these fire times, at most 1,000. Their
-// executions start one after the other or, with OverlapAllow, together. Fire times that are due now
-// go first.
+// Backfill starts an execution for every fire time t with from <= t < to, unless t already has an
+// execution that did not fail. It returns the number of fire times in that range, and ErrInvalid if
+// there are more than 1,000. The executions start one after the other or, with OverlapAllow,
+// together. Fire times that are due now go before them.
 func (s *Schedule) Backfill(c Caller, from, to time.Time) (int, error) {
 	a, err := s.command(c, schedule.Command{Verb: schedule.VerbBackfill, From: from, To: to})
 	return a.Ticks, err
@@ -79,8 +79,8 @@ func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 	return spec.Next(after, n)
 }
 
-// command sends a command to the schedule and waits for the answer. Callers can return its error to
-// users unchanged.
+// command sends a command to the schedule and waits for the answer. Callers can return the error of
+// command to users unchanged.
 func (s *Schedule) command(c Caller, cmd schedule.Command) (a schedule.Answer, err error) {
 	defer publish(&err)
 	from := c.caller()
@@ -119,7 +119,7 @@ type Overlap int
 // Policies of Overlap.
 const (
 	OverlapSkip   Overlap = iota // starts nothing; the default
-	OverlapQueue                 // lets one fire time wait, and skips further ones
+	OverlapQueue                 // lets one fire time wait, and skips further fire times
 	OverlapAllow                 // starts the next execution anyway
 	OverlapCancel                // cancels the open execution, then fires the newest time
 )
@@ -137,9 +137,10 @@ func (p Overlap) applySchedule(o *scheduleOptions) {
 	}
 }
 
-// CatchUp is how late a fire time may still fire, for example because no process was running; 24 h
-// by default. A fire time that is too late does not fire; ScheduleInfo.Missed counts it. If several
-// fire times are late, the newest ones fire: as many as Overlap allows, and at most 100.
+// CatchUp sets how late a fire time may still fire, for example because no process was running. The
+// default is 24 h. A fire time that is later than that does not fire, and ScheduleInfo.Missed
+// counts it. If several fire times are late, only the newest fire: as many as Overlap allows, and
+// at most 100.
 func CatchUp(d time.Duration) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) {
 		if o.spec.CatchUp = schedule.Duration(d); d == 0 {
@@ -164,8 +165,9 @@ func PausedAtFirst(why string) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) { o.paused, o.why = true, why })
 }
 
-// ScheduledFor returns the fire time for which a Schedule started this execution. It may be long
-// ago if the execution is late or backfilled. ok is false if no schedule started the execution.
+// ScheduledFor returns the fire time for which a Schedule started this execution. The fire time may
+// be long ago if the execution is late or was backfilled. ok is false if no schedule started the
+// execution.
 func (ctx WorkflowCtx) ScheduledFor() (t time.Time, ok bool) {
 	t, err := time.Parse(time.RFC3339, ctx.x.StartLabel(schedule.LabelTick))
 	return t, err == nil
@@ -173,7 +175,7 @@ func (ctx WorkflowCtx) ScheduledFor() (t time.Time, ok bool) {
 
 func (s *Schedule) define(r *registry) { r.schedule(s) }
 
-// schedule adds a schedule, and says what is wrong with it.
+// schedule adds a schedule, and records everything that is wrong with it.
 func (r *registry) schedule(s *Schedule) {
 	for _, other := range r.schedules {
 		if other.name == s.name {

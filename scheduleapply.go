@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// applySchedules stores the schedules that the app defines. On request it removes schedules that
-// the app had applied before and no longer defines.
+// applySchedules stores the schedules that the app defines. If the app is configured so, it also
+// removes schedules that the app had applied before and no longer defines.
 func (a *App) applySchedules(ctx context.Context, all []*Schedule) error {
 	defined := map[string]bool{}
 	for _, s := range all {

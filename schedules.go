@@ -13,7 +13,7 @@ import (
 // [Schedule.Trigger]).
 type Schedules struct{ app *App }
 
-// Schedules lists the schedules of the store.
+// Schedules returns the operations on the schedules of the store.
 func (a *App) Schedules() Schedules { return Schedules{a} }
 
 // List returns the schedules of the store.
@@ -48,8 +48,8 @@ type ScheduleInfo struct {
 	Next []time.Time // up to five fire times; none while it is paused
 	Last []Ref       // executions that it started, newest first, up to ten
 	Open []Ref       // executions that it started and that are open
-	// Waiting is the fire time that waits for the end of an execution (OverlapQueue); zero if there
-	// is none.
+	// Waiting is the fire time that waits for the end of an execution (OverlapQueue). It is zero if
+	// no fire time waits.
 	Waiting   time.Time
 	Backfills int // calls of Backfill that have not ended
 
@@ -58,8 +58,8 @@ type ScheduleInfo struct {
 	Backfilled int64 // executions that Backfill started
 	Skipped    int64 // fire times left out because of an open execution or a newer fire time
 	// Missed counts fire times left out because the schedule was paused, because no process was
-	// running, or because more than 100 were due together (OverlapAllow). It counts up to 10,000 at
-	// a time.
+	// running, or because more than 100 were due together (OverlapAllow). For one pause or downtime
+	// it counts at most about 10,000 fire times.
 	Missed    int64
 	Failed    int64 // executions that failed
 	LastError string

@@ -17,8 +17,8 @@ import (
 type patience int
 
 const (
-	brief   patience = 5 // attempts, because a caller waits for an answer
-	patient patience = 0 // as long as the context lives
+	brief   patience = 5 // number of attempts; few, because a caller waits
+	patient patience = 0 // no limit: try until the context ends
 )
 
 // Pauses between attempts.
@@ -67,16 +67,16 @@ func (h *host) seal(ctx context.Context, pt patience, kind, name string, p model
 	return h.sealWith(ctx, pt, parcel{word: kind, name: name}, p, h.codec.Seal)
 }
 
-// parcel says what a value is. For a value that is sent, parcel also has the address of the
-// receiver, and the request id if there is one.
+// parcel describes a value that is to be sealed. For a value that is sent, parcel also has the
+// address of the receiver, and the request id if there is one.
 type parcel struct {
 	word, name string // for error texts: signal paid
 	to         model.Address
 	requestID  string
 }
 
-// sealParcel returns the stored form of a value that is sent. With a request id, the form includes
-// what the engine needs to recognise a repetition.
+// sealParcel returns the stored form of a value that is sent. If there is a request id, the stored
+// form includes what the engine needs to recognise a repetition of the request.
 func (h *host) sealParcel(ctx context.Context, pt patience, of parcel, p model.Payload) (model.Payload, error) {
 	if of.requestID == "" {
 		return h.seal(ctx, pt, of.word, of.name, p)
@@ -109,7 +109,7 @@ func (h *host) sealerOf(m *model.Message) replay.Seal {
 	}
 }
 
-// sealStart is seal for the input of an execution.
+// sealStart returns the stored form of the input of an execution.
 func (h *host) sealStart(ctx context.Context, pt patience, a model.Address, p model.Payload) (model.Payload, error) {
 	if a.Type == delayed.Type {
 		return h.sealLater(ctx, pt, p)
@@ -137,9 +137,9 @@ func (h *host) sealRequest(ctx context.Context, pt patience, r api.Request) (err
 	return err
 }
 
-// sealWith returns the stored form of a value, which the function seal makes. sealWith checks the
-// size before and after, because sealing can make a value shorter (compression) or longer
-// (encryption).
+// sealWith calls the function seal, which makes the stored form of a value, and returns the result.
+// sealWith checks the size before and after that call, because sealing can make a value shorter
+// (compression) or longer (encryption).
 func (h *host) sealWith(
 	ctx context.Context, pt patience, of parcel, p model.Payload, seal func(context.Context, model.Payload) (model.Payload, error),
 ) (model.Payload, error) {
@@ -182,7 +182,7 @@ func (h *host) open(ctx context.Context, pt patience, kind, name string, p model
 	return out, nil
 }
 
-// nameError adds to an error which payload it is about, such as "signal paid".
+// nameError adds the name of the payload, such as "signal paid", to an error.
 func nameError(err error, kind, name string) error {
 	return fault.New(fault.KindOf(err), "%s %s: %w", kind, name, err)
 }

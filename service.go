@@ -5,10 +5,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Service is the name of a stateless handler whose calls have keys. All calls of one key run in one
-// process at a time, and at most Concurrency of them overlap. The engine does not store a call of
-// ordinary code unless its RPC is Persisted. It stores every call of a workflow, an entity or a
-// transaction.
+// Service is the name of a handler without state. Each call of a service has a key. All calls of
+// one key run in one process at a time, and at most Concurrency of them overlap. The engine does
+// not store a call of ordinary code unless its RPC is Persisted. It stores every call of a
+// workflow, an entity or a transaction.
 type Service struct{ callee }
 
 // NewService names a service. NewRPC defines its RPCs. Pass the service to Open where its code
@@ -49,14 +49,14 @@ func DeclareRPC[I, O any](service, name string, opts ...RPCOption) *RPC[I, O] {
 	return r
 }
 
-// Bind joins a declared RPC with its code. Pass the Binding to Open. Pass the service itself only
-// if it has options.
+// Bind joins a declared RPC with its code. Pass the Binding to Open. You need not pass the service
+// itself, unless it has options.
 func (r *RPC[I, O]) Bind(fn func(EntityCtx, I) (O, error)) Binding {
 	return Binding{callBinding{asked: r.to, call: method(r.to.of, r.to.name, fn, callerPosition())}}
 }
 
-// Call calls the RPC and waits for the reply. From a workflow it is a step, and the engine treats
-// the RPC as Persisted.
+// Call calls the RPC and waits for the reply. From a workflow, the call is a step, and the engine
+// treats the RPC as Persisted.
 func (r *RPC[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
 	return invoke[I, O](c, invocation{&r.to, key, opts}, in)
 }

@@ -13,7 +13,8 @@ func NewSignal[T any](name string) *Signal[T] { return &Signal[T]{name} }
 
 // Send delivers v to the execution once. Signals of one sender arrive in order. Send returns
 // ErrNotFound if there is no such execution and ErrConflict if the execution is closed. From a
-// workflow Send is a step. In a transaction or an entity, the signal is sent with the commit.
+// workflow, Send is a step. From a transaction or an entity, the signal is sent when the
+// transaction or the operation commits.
 func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) (err error) {
 	defer publish(&err)
 	out, o := from.sender(), callOptions(opts)
@@ -31,7 +32,7 @@ func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) (err e
 func (s *Signal[T]) Receive(ctx WorkflowCtx) (T, error) { return s.Next(ctx).Get(ctx) }
 
 // TryReceive receives a signal if one has arrived. It does not wait. A value that does not fit T
-// fails the execution (ErrWrongType); Receive returns that error instead.
+// fails the execution with ErrWrongType. Receive would return that error instead.
 func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
 	p, ok := ctx.x.TryReceive(s.name)
 	if !ok {
@@ -74,7 +75,7 @@ func (s *Signal[T]) With(v T) StartOption {
 type signalWith struct {
 	name   string
 	encode func(*host) (model.Payload, error)
-	value  model.Payload // what encode has returned
+	value  model.Payload // the result of encode
 }
 
 func (w signalWith) applyStart(o *startOptions) { o.with = append(o.with, w) }

@@ -8,8 +8,8 @@ import (
 )
 
 // Singleton is code that runs in one process at a time, among all processes that pass it to Open or
-// Dial. P is the type of its position. The position says how far the code has come, and is stored
-// between the runs of the code. Use Void if the code needs no position.
+// Dial. P is the type of the position of the singleton. The position says how far the code has
+// come, and is stored between the runs of the code. Use Void if the code needs no position.
 //
 // The process that runs the code renews a lease. If that process dies, another process starts the
 // code when the lease has expired. A process on the same machine starts the code immediately if it
@@ -24,13 +24,14 @@ type Singleton[P any] struct {
 
 // NewSingleton defines a singleton. The code runs until ctx ends.
 //
-// The context ends when the app closes, and when the process may lose its lease: a fifth of the
-// lease before another process can start the code. Before the code does something that does not
-// stop with ctx, it should check ctx.Err(). The code must return soon after ctx has ended.
+// The context ends when the app closes. It also ends when the process may lose its lease, a fifth
+// of the duration of the lease before another process can start the code. Before the code does
+// something that does not stop with ctx, it should check ctx.Err(). The code must return soon after
+// ctx has ended.
 //
 // If the code returns nil, the process starts it again after RestartAfter. After an error or a
-// panic, the process releases the lease, so that another process can try. It waits before it tries
-// again itself: 1 s after the first failure, then longer, up to 1 min.
+// panic, the process releases the lease, so that another process can try. The process itself waits
+// before it tries again: 1 s after the first failure, then longer, up to 1 min.
 func NewSingleton[P any](name string, run func(ctx context.Context, at *Position[P]) error, opts ...SingletonOption) *Singleton[P] {
 	s := &Singleton[P]{name: name, run: run, at: callerPosition()}
 	s.opts = singletonOptions{lease: 10 * time.Second, pause: time.Second}
@@ -60,8 +61,8 @@ func (s *Singleton[P]) Describe(c Client) (info SingletonInfo[P], err error) {
 
 // SingletonInfo describes a singleton.
 type SingletonInfo[P any] struct {
-	// Holder is the process that holds the lease; empty if there is none. If that process has died,
-	// it remains the Holder until another process takes over.
+	// Holder is the process that holds the lease, or empty if there is none. A process that has
+	// died remains the Holder until another process takes over.
 	Holder string
 	// Epoch is the fencing token of the holder.
 	Epoch int64
@@ -80,8 +81,8 @@ type Position[P any] struct {
 
 const positionOf = "position of singleton"
 
-// Last returns the position that was saved last, in this run or in an earlier one. Before the first
-// Save, it is the zero value.
+// Last returns the position that was saved last, in this run or in an earlier run. Before the first
+// Save, it returns the zero value.
 func (p *Position[P]) Last() (P, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
@@ -91,8 +92,8 @@ func (p *Position[P]) Last() (P, error) {
 
 // Save stores a position. When Save returns nil, the position is durable, and later runs of the
 // code get it, wherever they run. Save returns ErrConflict if another process may have taken over.
-// While the app closes, the context of the code has ended but Save still works: pass Save another
-// context.
+// While the app closes, the context of the code has already ended, but Save still works if it gets
+// another context.
 func (p *Position[P]) Save(ctx context.Context, v P) (err error) {
 	defer publish(&err)
 	stored, err := encodeFor(p.host, positionOf, p.name, v)
@@ -118,14 +119,16 @@ type singletonOption func(*singletonOptions)
 
 func (f singletonOption) applySingleton(o *singletonOptions) { f(o) }
 
-// SingletonLease is how long a process may run a singleton without a renewal; 10 s by default, at
-// least 1 s. If a process dies, processes on other machines wait for this time before one of them
-// starts the code. The process renews its lease four times in this period, with one commit each.
+// SingletonLease sets how long a process may run a singleton without renewing its lease. The
+// default is 10 s, and the minimum is 1 s. If a process dies, processes on other machines wait for
+// this time before one of them starts the code. The process renews its lease four times in this
+// period, with one commit each.
 func SingletonLease(d time.Duration) SingletonOption {
 	return singletonOption(func(o *singletonOptions) { o.lease = d })
 }
 
-// RestartAfter is the pause before the code starts again after it has returned nil; 1 s by default.
+// RestartAfter sets the pause before the code starts again after it has returned nil. The default
+// is 1 s.
 func RestartAfter(d time.Duration) SingletonOption {
 	return singletonOption(func(o *singletonOptions) { o.pause = d })
 }
@@ -157,7 +160,7 @@ type singletonDefinition struct {
 	body     func(*host) func(context.Context, *singleton.Tenure) error
 }
 
-// singleton adds a singleton, and says what is wrong with it.
+// singleton adds a singleton, and records everything that is wrong with it.
 func (r *registry) singleton(d singletonDefinition) {
 	for _, other := range r.singletons {
 		if other.name == d.name {
@@ -178,7 +181,8 @@ func (r *registry) singleton(d singletonDefinition) {
 	r.singletons = append(r.singletons, d)
 }
 
-// runSingletons competes for the singletons of the app until stopSingletons is called.
+// runSingletons competes with other processes for the singletons of the app, until stopSingletons
+// is called.
 func (a *App) runSingletons(all []singletonDefinition) {
 	ctx, stop := context.WithCancel(context.Background())
 	if c := a.cfg.Checks; c != nil && c.Base != nil {

@@ -39,13 +39,14 @@ func (o *startOptions) refuse(format string, args ...any) {
 }
 
 // Reuse says what a start does if the execution of its key is closed. If the execution is open, a
-// start attaches to it, or returns ErrConflict if its input differs. The default is ReturnExisting.
+// start attaches to that execution, or returns ErrConflict if the inputs differ. The default is
+// ReturnExisting.
 type Reuse int
 
 // Policies of Reuse.
 const (
 	ReturnExisting Reuse = iota // attaches to the closed execution
-	ReuseIfFailed               // starts a new run unless the last one completed
+	ReuseIfFailed               // starts a new run unless the last run completed
 	ReuseAlways                 // starts a new run
 )
 
@@ -89,8 +90,9 @@ func StartDelay(d time.Duration) StartOption {
 	return termOption{"StartDelay", func(o *startOptions) { o.terms.Delay = d }}
 }
 
-// StartAt is a StartDelay that ends at t. With a time in the past, the code starts immediately. As
-// an option of a Schedule, StartAt skips all fire times before t.
+// StartAt starts the code of a workflow at t, like a StartDelay that ends at t. With a time in the
+// past, the code starts immediately. As an option of a Schedule, StartAt skips all fire times
+// before t.
 func StartAt(t time.Time) interface {
 	StartOption
 	ScheduleOption
@@ -99,8 +101,8 @@ func StartAt(t time.Time) interface {
 }
 
 // ExecutionTimeout ends an execution d after its start or, with StartDelay or StartAt, d after the
-// time at which its code may start. It covers all runs: continued runs, attempts that a RetryPolicy
-// adds, and the pauses between them. The default is no limit.
+// time at which its code may start. The limit is for all runs of the execution together: continued
+// runs, attempts that a RetryPolicy adds, and the pauses between them. The default is no limit.
 //
 // The execution ends as failed. errors.Is matches its error with ErrTimeout, and the Type of the
 // error is "timeout.execution". The code does not run again, so no clean-up runs. The engine
@@ -133,8 +135,8 @@ func (t startAt) applyStart(o *startOptions) {
 
 func (t startAt) applySchedule(o *scheduleOptions) { o.spec.StartAt = time.Time(t) }
 
-// checkTerms says what is wrong with the times of an execution, and with the retry policy of its
-// start.
+// checkTerms returns an error that says what is wrong with the times of an execution, or with the
+// retry policy of its start.
 func (o *startOptions) checkTerms(what string) error {
 	if len(o.timed) == 0 && o.retry == nil {
 		return nil
@@ -172,10 +174,10 @@ func (o *startOptions) storedTerms() *model.Terms {
 	return &t
 }
 
-// Labels are name-value pairs by which List finds the execution: `label.region = "eu"`. Names have
-// 1 to 64 letters, digits, _ . and -; values have up to 256 bytes; an execution has at most 32
-// labels. The labels stay with ContinueAsNew, and workflow code changes them with SetLabel. A start
-// that attaches to an execution does not change its labels.
+// Labels are name-value pairs by which List finds the execution: `label.region = "eu"`. A name has
+// 1 to 64 characters: letters, digits, _ . and -. A value has up to 256 bytes. An execution has at
+// most 32 labels. The labels stay after ContinueAsNew, and workflow code changes them with
+// SetLabel. A start that attaches to an execution does not change its labels.
 func Labels(kv map[string]string) StartOption { return labelsOption(kv) }
 
 type labelsOption map[string]string

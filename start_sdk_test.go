@@ -217,7 +217,8 @@ func TestExecutionTimeout(t *testing.T) {
 	}, loop, child, holder, parent, counter)
 }
 
-// After a failed run the engine starts another one with the same input, until the policy stops it.
+// After a failed run the engine starts another run with the same input, until the policy allows no
+// further run.
 func TestWorkflowRetry(t *testing.T) {
 	t.Parallel()
 	fail := errors.New("not yet")

@@ -17,18 +17,19 @@ type Started[O any] struct {
 	Err      error
 }
 
-// StartMany starts an execution for every input, in one call and few commits: thousands cost little
-// more than one. The results have the order of the inputs, each with its own error.
+// StartMany starts an execution for every input, in one call and few commits: thousands of starts
+// cost little more than one start. The results have the order of the inputs, and each result has
+// its own error.
 //
-// The starts are independent: a refused start does not stop the others, and the starts do not share
-// a transaction. If ctx ends, the store is away or a connection breaks, an execution may have
+// The starts are independent: a refused start does not stop the other starts, and the starts do not
+// share a transaction. If ctx ends, the store is away or a connection breaks, an execution may have
 // started although its start has an error. In that case, repeat the call: a start attaches to an
-// execution that already has its key.
+// execution that already has the key of the start.
 //
 // The key of each execution is what KeyedBy derives from its input, or the hash of its input. With
 // RequestID("r"), the starts have the request ids r, r-1, r-2 and so on, in the order of the
-// inputs. All other options apply to every start. A call accepts at most 100,000 inputs with 64 MiB
-// together. A larger call returns ErrExhausted and starts nothing.
+// inputs. All other options apply to every start. A call accepts at most 100,000 inputs, with at
+// most 64 MiB in total. A larger call returns ErrExhausted and starts nothing.
 func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]Started[O], error) {
 	if err := w.manyAtOnce(opts); err != nil {
 		return nil, err

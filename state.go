@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/pool"
 )
 
-// State is the typed name of a value that an execution shows to the outside. Reading it needs no
-// worker. It stays when the execution continues as new and when it ends.
+// State is the typed name of a value that an execution shows to the outside. Reading the value
+// needs no worker. The value stays when the execution continues as new and when the execution ends.
 type State[T any] struct{ name string }
 
 // NewState names a state.
@@ -46,7 +46,7 @@ func (s *State[T]) Get(ctx WorkflowCtx) (v T, ok bool) {
 	return decodeRecorded[T](ctx, "value of state", s.name, p), true
 }
 
-// Read returns the committed value; ok is false when there is none. From a workflow it is a step.
+// Read returns the committed value. ok is false if there is none. From a workflow, Read is a step.
 func (s *State[T]) Read(c Caller, from Target) (v T, ok bool, err error) {
 	defer publish(&err)
 	who := c.caller()
@@ -58,14 +58,14 @@ func (s *State[T]) Read(c Caller, from Target) (v T, ok bool, err error) {
 	return v, err == nil, err
 }
 
-// Save sets the value for the task that ctx belongs to: an activity on a queue. When Save returns
-// nil, the value is durable: the next attempt loads it, on any worker, and Read returns it. The
-// engine removes the value together with the execution.
+// Save sets the value for the task that ctx belongs to. A task is an activity on a queue. When Save
+// returns nil, the value is durable: the next attempt loads it, on any worker, and Read returns it.
+// The engine removes the value together with the execution.
 //
 // Save returns ErrConflict and writes nothing if another worker has the task. It returns
 // ErrExhausted if the states of the task are too many or too large. If ctx ends during the call,
 // the value may or may not have been written. An activity without a queue has no task, so Save
-// returns ErrInvalid there; set the state in the workflow instead.
+// returns ErrInvalid there. Set the state in the workflow instead.
 func (s *State[T]) Save(ctx context.Context, v T) error {
 	t, h, err := s.taskFor(ctx)
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *State[T]) Save(ctx context.Context, v T) error {
 	return public(err)
 }
 
-// Load returns what Save set in this attempt or an earlier one. The first Load reads all states of
-// the task.
+// Load returns the value that Save set in this attempt or in an earlier attempt. The first Load
+// reads all states of the task.
 func (s *State[T]) Load(ctx context.Context) (v T, ok bool, err error) {
 	t, h, err := s.taskFor(ctx)
 	if err != nil {

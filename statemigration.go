@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// stateKind is what errors call a state.
+// stateKind is how error texts name a state.
 const stateKind = "state of entity"
 
 // stateMigration turns a state of one version into a state of the next version.
@@ -29,8 +29,8 @@ func (o *entityOptions) version() int {
 	return *o.stateVersion
 }
 
-// checkMigrations says what is wrong with the migrations of a state type. They must form one chain
-// that ends with the state type.
+// checkMigrations passes everything that is wrong with the migrations of a state type to wrong. The
+// migrations must form one chain that ends with the state type.
 func (o *entityOptions) checkMigrations(wrong func(format string, args ...any), k *calleeKind, state reflect.Type) {
 	switch v := o.version(); {
 	case k != entityKind && (o.stateVersion != nil || len(o.migrations) > 0):

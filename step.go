@@ -45,7 +45,7 @@ func callOptions(opts []CallOption) *stepOptions {
 
 var noOptions stepOptions // never changed
 
-// check returns everything that is wrong with the options of a step.
+// check returns an error that names everything that is wrong with the options of a step.
 func (o *stepOptions) check() error {
 	if o.retry == nil && o.timeout == 0 && o.task == nil {
 		return nil
@@ -64,7 +64,7 @@ func (o *stepOptions) check() error {
 	return errors.Join(problems...)
 }
 
-// namedTime is a duration of an option, with the name of the option.
+// namedTime is the value of an option that is a duration, with the name of the option.
 type namedTime struct {
 	name  string
 	value time.Duration

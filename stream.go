@@ -48,7 +48,7 @@ func StreamToken(ctx context.Context, text string) error {
 }
 
 // StreamProgress streams the progress of the activity, as a share from 0 to 1 and a text. Only
-// readers of the stream get it; the progress of Heartbeat is separate.
+// readers of the stream get it. It is independent of the progress that Heartbeat reports.
 func StreamProgress(ctx context.Context, share float64, details string) error {
 	return public(stream(ctx, model.ItemProgress, streamedProgress{share, details}))
 }

@@ -15,14 +15,14 @@ import (
 
 // Submit creates a task of the activity that belongs to no workflow, and does not wait for it. The
 // task waits in the queue of the option OnQueue, or else in the queue of the activity, or else in
-// DefaultQueue. Its Execution works like that of a workflow: Result waits, Cancel ends it, and List
-// shows it under the name "task:" followed by the name of the activity. A RetryPolicy in opts
-// replaces the policy of the activity.
+// DefaultQueue. The Execution of the task works like the Execution of a workflow: Result waits for
+// the result, Cancel ends the task, and List shows the task under the name "task:" followed by the
+// name of the activity. A RetryPolicy in opts replaces the policy of the activity.
 //
 // Without a key (KeyedBy, RawKey, HashKey) every submission is a new task. With a RequestID and no
-// key, the id is the key. Like Start, a submission attaches to a task that already has its key;
-// Reuse changes that. A task that a workflow submits is a child: the engine cancels it if the
-// workflow ends first, unless the submission has AbandonChild.
+// key, the id is the key. Like Start, a submission attaches to a task that already has the key. The
+// option Reuse changes that. A task that a workflow submits is a child: the engine cancels it if
+// the workflow ends first, unless the submission has AbandonChild.
 func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[O], error) {
 	from := s.sender()
 	_, journaled := s.(WorkflowCtx)
@@ -39,10 +39,10 @@ func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[
 	return Execution[O]{ref}, remote(err)
 }
 
-// SubmitMany submits a task for every input, in one call: thousands cost little more than one. The
-// executions have the order of the inputs. For a refused submission, the execution is zero, and the
-// error says which input was refused and why, for the first ten of them. All other tasks exist. A
-// call accepts at most 100,000 inputs with 64 MiB together.
+// SubmitMany submits a task for every input, in one call: thousands of submissions cost little more
+// than one submission. The executions have the order of the inputs. The execution of a refused
+// submission is zero. The error names the first ten refused inputs, and says why each was refused.
+// All other tasks exist. A call accepts at most 100,000 inputs, with at most 64 MiB in total.
 func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]Execution[O], error) {
 	b, err := a.submission(c.host(), opts, true)
 	switch {
@@ -111,13 +111,13 @@ type submission[I any] struct {
 	o    startOptions
 	kind string
 	key  func(I) Key
-	// fresh says that a task without a key gets a random one. Otherwise its key is derived from the
+	// fresh says that a task without a key gets a random key. Otherwise the key is derived from the
 	// step of the workflow.
 	fresh    bool
 	requests string
 }
 
-// submission applies options.
+// submission applies the options of a call of Submit or SubmitMany.
 func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*submission[I], error) {
 	b := &submission[I]{kind: a.name, key: a.taskKey, fresh: fresh}
 	b.o.in = reflect.TypeFor[I]()
@@ -166,8 +166,8 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 	return b, nil
 }
 
-// one returns the address and the encoded input of the n-th submission. A submission without a key
-// is the next child of its workflow.
+// one returns the address and the encoded input of the n-th submission. If a workflow submits a
+// task without a key, the engine derives the key from the step.
 func (b *submission[I]) one(h *host, in I, n int) (ref Ref, p model.Payload, err error) {
 	ref.Workflow = model.TaskPrefix + b.kind
 	if p, err = encode(h, "input of activity", b.kind, in); err != nil {

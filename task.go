@@ -17,16 +17,16 @@ type TaskOption interface {
 }
 
 // HeartbeatTimeout fails an attempt if the engine receives no heartbeat from its worker for d.
-// Workers send heartbeats by themselves, every third of d. So HeartbeatTimeout detects a process
-// that is gone, but not an activity that hangs. AttemptTimeout ends an attempt that hangs. d is at
-// least 100 ms. The default is no limit.
+// Workers send heartbeats automatically, three times in each period of d. So HeartbeatTimeout
+// detects a process that is gone, but not an activity that hangs. AttemptTimeout ends an attempt
+// that hangs. d is at least 100 ms. The default is no limit.
 func HeartbeatTimeout(d time.Duration) TaskOption {
 	return taskOption{"HeartbeatTimeout", func(s *taskSettings) { s.silence = d }}
 }
 
-// ScheduleToStart fails a task if no worker starts it within d, counted from the moment at which it
-// may start. The limit applies to each attempt. Such a task gets no further attempt. The default is
-// no limit.
+// ScheduleToStart fails a task if no worker starts it within d, counted from the moment at which
+// the task may start. The limit applies to each attempt. A task that fails in this way gets no
+// further attempt. The default is no limit.
 func ScheduleToStart(d time.Duration) TaskOption {
 	return taskOption{"ScheduleToStart", func(s *taskSettings) { s.toStart = d }}
 }
@@ -37,15 +37,15 @@ func ScheduleToClose(d time.Duration) TaskOption {
 	return taskOption{"ScheduleToClose", func(s *taskSettings) { s.total = d }}
 }
 
-// Priority makes a queue start a task before tasks with lower numbers. The default is 0; negative
+// Priority makes a queue start a task before tasks with lower numbers. The default is 0. Negative
 // numbers are allowed.
 func Priority(n int) TaskOption {
 	return taskOption{"Priority", func(s *taskSettings) { s.priority = n }}
 }
 
 // FairKey shares a queue between keys, such as customers, so that one customer with thousands of
-// tasks does not make the others wait. Among tasks of one priority, each key gets its turn, in
-// proportion to its weight. A weight of 0 means 1.
+// tasks does not make the other customers wait. Among tasks of one priority, each key gets its
+// turn, in proportion to its weight. A weight of 0 means 1.
 func FairKey(key string, weight int) TaskOption {
 	return taskOption{"FairKey", func(s *taskSettings) { s.fair, s.weight = key, weight }}
 }
@@ -62,7 +62,7 @@ type taskOption struct {
 }
 
 func (t taskOption) applyActivity(o *stepOptions) {
-	var s taskSettings // a copy: handles are shared
+	var s taskSettings // a copy, because handles are shared
 	if o.task != nil {
 		s = *o.task
 	}
@@ -95,13 +95,13 @@ type taskSettings struct {
 	given  []string // the options, for error texts
 }
 
-// Bounds of option values. The engine defines the bounds of tasks.
+// Bounds of option values. Package model defines the bounds for tasks.
 const (
 	maxTaskTime    = model.MaxTaskTime
 	maxCoefficient = model.MaxCoefficient / 1000
 )
 
-// check says what is wrong with the settings.
+// check passes everything that is wrong with the settings to wrong.
 func (s *taskSettings) check(wrong func(format string, args ...any)) {
 	if !s.queued {
 		for _, name := range s.given {

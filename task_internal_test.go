@@ -9,8 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TestStoredPolicy compares policies with the form that the engine stores, and compares their
-// pauses.
+// TestStoredPolicy checks the form in which the engine stores policies.
 func TestStoredPolicy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

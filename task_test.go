@@ -35,7 +35,7 @@ type desk struct {
 	started  []api.StartRequest
 	tasks    map[model.Address]*deskTask
 	refuse   string        // the key of the start that desk refuses
-	progress model.Payload // of the last beat
+	progress model.Payload // the progress of the last heartbeat
 	canceled bool          // the replies to heartbeats say that the task is cancelled
 }
 
@@ -88,7 +88,7 @@ func (d *desk) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.Star
 	return out, nil
 }
 
-// hand claims a task.
+// hand hands a task to the worker of the desk.
 func (d *desk) hand(t *deskTask, progress model.Payload) {
 	t.attempt++
 	t.claim++

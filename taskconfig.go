@@ -9,12 +9,12 @@ import (
 
 // TaskConfig says how a process executes tasks. The zero value is right for most programs.
 type TaskConfig struct {
-	// Slots is how many tasks run at the same time; 100. With a negative number, this process
-	// executes no tasks.
+	// Slots is how many tasks run at the same time. The default is 100. With a negative number,
+	// this process executes no tasks.
 	Slots int
-	// Prefetch is how many more tasks the process claims before it has a slot for them; 0. It saves
-	// a round trip for tasks that take milliseconds. Longer tasks would wait here while other
-	// processes are free.
+	// Prefetch is how many more tasks the process claims before it has a slot for them. The default
+	// is 0. Prefetch saves a round trip for tasks that take milliseconds. Longer tasks would wait
+	// in this process while other processes are free.
 	Prefetch int
 	// Queues are the queues that the process serves in addition to DefaultQueue and the queues that
 	// activities name. List here the queues that only calls and submissions name.
@@ -25,8 +25,8 @@ type TaskConfig struct {
 	// process stops claiming tasks.
 	HighLoad, LowLoad float64
 	// HighMemory and LowMemory are shares of GOMEMLIMIT, with the same effect as HighLoad and
-	// LowLoad; 0.9 and 0.8. If only HighMemory is set, LowMemory is eight ninths of it. Without
-	// GOMEMLIMIT, both have no effect.
+	// LowLoad. The defaults are 0.9 and 0.8. If only HighMemory is set, LowMemory is eight ninths
+	// of HighMemory. Without GOMEMLIMIT, both have no effect.
 	HighMemory, LowMemory float64
 	// DrainTimeout is how long Close waits for running tasks. After that time their contexts end,
 	// and the process gives the tasks back without using up an attempt. The default is the
@@ -36,7 +36,7 @@ type TaskConfig struct {
 
 const maxSlots = 100_000
 
-// check returns everything that is wrong with the settings.
+// check returns an error that names everything that is wrong with the settings.
 func (c *TaskConfig) check() error {
 	var problems []error
 	wrong := func(format string, args ...any) {

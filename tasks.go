@@ -11,11 +11,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Tasks pauses the task worker of this process and reads what tasks logged and streamed. Tasks that
-// failed permanently are in [DeadTasks]; queues, limits and breakers have groups of their own.
+// Tasks pauses the task worker of this process and reads what tasks logged and streamed. For tasks
+// that failed permanently, see [DeadTasks]. For queues, limits and breakers, see [Queues], [Limits]
+// and [Breakers].
 type Tasks struct{ app *App }
 
-// Tasks operates the tasks of this process and reads what tasks wrote.
+// Tasks returns the operations on the task worker of this process, and on what tasks have logged
+// and streamed.
 func (a *App) Tasks() Tasks { return Tasks{a} }
 
 // Pause stops this process from starting tasks until Resume. Running tasks continue, and other
@@ -64,9 +66,10 @@ func (s Tasks) Logs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogL
 	}
 }
 
-// Stream returns the items that a task has streamed. The engine keeps the last 4,096 of them. With
-// Follow, Stream continues until the task ends, and items arrive as soon as they are stored, from
-// any process. To continue an earlier read, pass the position of the last item as After.
+// Stream returns the items that a task has streamed. The engine keeps the last 4,096 items of a
+// task. With Follow, Stream continues until the task ends, and items arrive as soon as they are
+// stored, from any process. To continue an earlier read, pass the position of the last item as
+// After.
 func (s Tasks) Stream(ctx context.Context, t Target, tail TaskTail) iter.Seq2[StreamItem, error] {
 	return func(yield func(StreamItem, error) bool) {
 		to, err := tail.target(s.app.host, t)
@@ -96,7 +99,8 @@ func (s Tasks) streamItem(ctx context.Context, it *model.StreamItem) StreamItem 
 	out := StreamItem{Position: it.Position, Time: it.At.Std(), Kind: StreamKind(it.Kind.String())}
 	out.Value, out.ValueIs = s.app.host.show(ctx, it.Value)
 	r := callReader{s.app.host, ctx}
-	// If a value cannot be read, the field stays empty; ValueIs says how it is stored.
+	// If a value cannot be read, the fields for it stay empty, and ValueIs says how the value is
+	// stored.
 	switch it.Kind {
 	case model.ItemToken:
 		out.Text, _ = decode[string](r, "streamed", "token", it.Value)
@@ -119,7 +123,7 @@ type TaskTail struct {
 	Step string
 	// After is the position of the last item that the reader has seen. It is for Stream only.
 	After int64
-	// Follow waits for more until the task has ended.
+	// Follow waits for more lines or items until the task has ended.
 	Follow bool
 }
 

@@ -10,9 +10,9 @@ import (
 // Tenant reads and changes the allowance of the tenant that an app works in.
 type Tenant struct{ app *App }
 
-// Tenant returns the tenant of the app. For an app of Dial, it is the tenant of the app's key, or
-// the tenant that an app with an admin key has chosen (Dialer.Tenant). For all other apps it is
-// "default".
+// Tenant returns the tenant of the app. For an app that Dial has opened, this is the tenant of the
+// app's API key, or the tenant that an app with an admin key has chosen (Dialer.Tenant). For all
+// other apps it is "default".
 func (a *App) Tenant() Tenant { return Tenant{a} }
 
 // Name returns the name of the tenant.
@@ -34,8 +34,8 @@ func (t Tenant) SetAllowance(ctx context.Context, a Allowance) error {
 // Allowance is how much of the system a tenant may use. A zero field sets no bound. See
 // docs/tenants.md.
 type Allowance struct {
-	// OpenExecutions is how many executions may be open when a client starts another one. If that
-	// many are open, the start returns ErrExhausted.
+	// OpenExecutions is how many executions may be open. While that many are open, a client that
+	// starts another execution gets ErrExhausted.
 	OpenExecutions int64
 	// StartsPerSecond is how many executions clients may start per second on each node.
 	StartsPerSecond int64

@@ -8,11 +8,12 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// TxSource begins transactions of type T on a database of the user. SQL or Pgx makes one. It may be
-// the database of the engine or another database.
+// TxSource begins transactions of type T on a database of the user. The functions SQL and Pgx
+// return a TxSource. The database may be the database of the engine or another database.
 type TxSource[T any] struct{ db *userdb.Database }
 
-// SQL uses a database/sql pool of PostgreSQL or SQLite. Open finds out which of the two it is.
+// SQL returns a TxSource that uses a database/sql pool of PostgreSQL or SQLite. Open finds out
+// which of the two databases it is.
 func SQL(db *sql.DB) TxSource[*sql.Tx] {
 	if db == nil {
 		return TxSource[*sql.Tx]{}
@@ -23,8 +24,8 @@ func SQL(db *sql.DB) TxSource[*sql.Tx] {
 	}})}
 }
 
-// Pgx uses a pgx pool or connection. It accepts any type with the methods of pgx, so that this
-// package does not link pgx. The compiler infers the type parameters.
+// Pgx returns a TxSource that uses a pgx pool or connection. It accepts any type with the methods
+// of pgx, so that this package does not link pgx. The compiler infers the type parameters.
 func Pgx[T pgxTx[G, W], G pgxTag, W pgxRow](pool interface {
 	Begin(context.Context) (T, error)
 },

@@ -12,7 +12,7 @@ import (
 
 // NewTxActivity defines an activity that runs in one transaction of the user's database, together
 // with the record of its outcome. What fn does in this transaction happens exactly once, even after
-// crashes. fn must not commit or roll back. It should be short, because other transactions wait for
+// crashes. fn must not commit or roll back. fn should be short, because other transactions wait for
 // the rows that it locks. The transaction may take five minutes and may be idle for one minute. A
 // longer AttemptTimeout extends both times.
 func NewTxActivity[T, I, O any](name string, db TxSource[T], fn func(context.Context, T, I) (O, error), opts ...ActivityOption) *Activity[I, O] {
@@ -84,10 +84,10 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 }
 
 // findEarlierOutcome looks for the outcome of the step in the earlier runs that this run continues
-// after a retry or an import. An earlier run may have executed the step although this run's history
-// does not show it: that run ended before it could journal the outcome, or the history was cut
-// before that event. For each earlier run without an outcome, findEarlierOutcome records a failure,
-// so that the earlier run can no longer execute the step.
+// after a retry or an import. An earlier run may have executed the step although the history of
+// this run does not show it. In that case the earlier run ended before it could journal the
+// outcome, or the history was cut before that event. For each earlier run without an outcome,
+// findEarlierOutcome records a failure, so that the earlier run can no longer execute the step.
 func (h *host) findEarlierOutcome(ctx context.Context, db *userdb.Database, s *replay.StepContext) (out model.Payload, done bool, err error) {
 	runs, err := h.earlier(ctx, s)
 	if err != nil {
@@ -104,7 +104,7 @@ func (h *host) findEarlierOutcome(ctx context.Context, db *userdb.Database, s *r
 	return out, false, nil
 }
 
-// earlier returns the runs that the run of a step continues, the latest first. It returns none
+// earlier returns the runs that the run of a step continues, the latest first. It returns no runs
 // unless a retry or an import started the run.
 func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model.RunID, err error) {
 	if told := s.Earlier(); len(told) > 0 {

@@ -51,17 +51,18 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 	}
 }
 
-// sweepOnce uses the clock of the database or wall, the clock of this process, whichever is behind.
-// A clock that is days ahead would remove outcomes that are still needed.
+// sweepOnce uses the clock of the database or the clock of this process (the parameter wall),
+// whichever is behind. With a clock that is days ahead, the sweep would remove outcomes that are
+// still needed.
 //
 // The time at which a run was closed comes from the clock of the engine, and the sweep compares it
 // with the clock of the database. That is safe, no matter how far the two clocks are apart. Each
 // attempt has the time, by the clock of the engine, at which the owner of the run last confirmed
-// it. The database refuses the attempt when its own clock is more than a day past that time. The
-// owner confirms an attempt only before the run is closed. So the database refuses attempts long
-// before the sweep removes the outcome, unless its clock is set back by days in between. If the
-// clock of the database or of this process is ahead for a while, the other one holds the sweep
-// back.
+// the attempt. The database refuses the attempt when the clock of the database is more than a day
+// past that time. The owner confirms an attempt only before the run is closed. So the database
+// refuses attempts long before the sweep removes the outcome, unless the clock of the database is
+// set back by days in between. If the clock of the database or of this process is ahead for a
+// while, the other clock holds the sweep back.
 func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time) (int64, error) {
 	now, err := db.Now(ctx)
 	if err != nil {
@@ -74,7 +75,7 @@ func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time
 	return db.Sweep(ctx, a.host.scope, now, func(ctx context.Context, o userdb.Owner) (bool, error) {
 		ref, err := ParseRef(o.Execution + "#" + o.Run)
 		if err != nil {
-			return false, nil // another program wrote it: leave it alone
+			return false, nil // another program wrote this row: leave it alone
 		}
 		t, err := ref.api(a.host)
 		if err != nil {
@@ -86,7 +87,8 @@ func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time
 }
 
 // decidingRun describes the run that decides how long the sweep keeps the outcomes of a run. If a
-// run can be retried, the current run of its key decides, because the current run may continue it.
+// run can be retried, the current run of its key decides, because the current run may continue that
+// run.
 func (h *host) decidingRun(ctx context.Context, t api.Target) (api.Description, error) {
 	d, err := h.backend.Describe(ctx, t)
 	if fault.Is(err, fault.NotFound) { // the run was removed, but another run may continue it
@@ -111,10 +113,11 @@ func mayBeRetried(s model.Status) bool {
 	return s == model.Failed || s == model.Canceled || s == model.Terminated
 }
 
-// isExpired reports whether the sweep may remove the outcomes of a run. It may if the run has been
-// closed for the retention time and cannot be retried. While the engine knows the run, the age of
-// an outcome does not matter, because an old outcome may still wait for a process to journal it. If
-// the engine no longer knows the run, the outcomes expire at the age orphaned.
+// isExpired reports whether the sweep may remove the outcomes of a run. The sweep may remove them
+// if the run has been closed for the retention time and cannot be retried. While the engine knows
+// the run, the age of an outcome does not matter, because it may be that no process has journaled
+// an old outcome yet. If the engine no longer knows the run, the outcomes expire at the age
+// orphaned.
 func isExpired(d *api.Description, err error, last, now time.Time) (bool, error) {
 	switch {
 	case fault.Is(err, fault.NotFound):

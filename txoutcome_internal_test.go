@@ -58,7 +58,8 @@ func (r runs) Describe(_ context.Context, t api.Target) (api.Description, error)
 	return api.Description{Outcome: model.Outcome{Status: r.was}}, nil
 }
 
-// The sweep must keep the outcomes of a failed run while the run that retries it is open.
+// The sweep must keep the outcomes of a failed run while the run that retries the failed run is
+// open.
 func TestOutcomesOfARetriedRun(t *testing.T) {
 	t.Parallel()
 	for was, want := range map[model.Status]model.Status{
@@ -84,7 +85,8 @@ func (g gone) Describe(_ context.Context, t api.Target) (api.Description, error)
 	return *g.current, nil
 }
 
-// The sweep must keep the outcomes of a deleted run while the run that continues it is open.
+// The sweep must keep the outcomes of a deleted run while the run that continues the deleted run is
+// open.
 func TestOutcomesOfARunThatHasLeft(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -111,7 +113,7 @@ func TestOutcomesOfARunThatHasLeft(t *testing.T) {
 	}
 }
 
-// ledger is a database with the outcome of one run and its own clock.
+// ledger is a database that has the outcome of one run, and a clock of its own.
 type ledger struct {
 	now     time.Time
 	run     model.RunID
@@ -162,8 +164,8 @@ func (c closedAt) Describe(context.Context, api.Target) (api.Description, error)
 	return api.Description{Current: true, Outcome: model.Outcome{Status: model.Completed, At: model.TimeOf(c.at)}}, nil
 }
 
-// The sweep removes an outcome when the run has been closed for a week by the clock of the database
-// and by the clock of the process. So one wrong clock cannot remove an outcome too early.
+// The sweep removes an outcome when the run has been closed for a week, both by the clock of the
+// database and by the clock of the process. So one wrong clock cannot remove an outcome too early.
 func TestSweepGoesByTheClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

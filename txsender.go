@@ -23,7 +23,7 @@ func (a *App) InTx(ctx context.Context, tx *sql.Tx) Sender {
 	return &txSender{app: a, ctx: ctx, exec: sqlTx{tx}.Exec}
 }
 
-// InPgx is InTx for a pgx transaction.
+// InPgx returns a Sender inside a pgx transaction. It works like App.InTx.
 func InPgx[G pgxTag](ctx context.Context, a *App, tx interface {
 	Exec(ctx context.Context, sql string, args ...any) (G, error)
 },
@@ -37,7 +37,7 @@ func InPgx[G pgxTag](ctx context.Context, a *App, tx interface {
 	}}
 }
 
-// txSender sends in a transaction of ordinary code.
+// txSender sends messages as part of a transaction of ordinary code.
 type txSender struct {
 	app     *App
 	ctx     context.Context //nolint:containedctx // a txSender belongs to one transaction
@@ -103,8 +103,8 @@ func (s *txSender) put(r api.Request) error {
 	}
 
 	if m.RequestID == "" {
-		// The relay may deliver a message of an outbox twice, so it needs an id. The engine takes a
-		// row of its inbox only once.
+		// The relay may deliver a message of an outbox twice, so the message needs a request id. In
+		// the inbox no id is needed, because the engine takes a row of its inbox only once.
 		m.RequestID = id.String()
 	}
 	if err := s.site.Put(s.ctx, s.exec, id.String(), s.app.host.scope, &m); err != nil {

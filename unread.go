@@ -13,7 +13,7 @@ import (
 // of them.
 type Signals struct{ app *App }
 
-// Signals operates the unread signals of executions.
+// Signals returns the operations on the unread signals of executions.
 func (a *App) Signals() Signals { return Signals{a} }
 
 // UnreadSignal is a signal that the code of an execution has not received.
@@ -26,14 +26,14 @@ type UnreadSignal struct {
 	Since     time.Time
 	Bytes     int    // of its value
 	RequestID string // of the request that sent it; may be empty
-	// Value is JSON, or nil if this app cannot decode it. ValueIs says how it is stored. Only
-	// Describe fills them.
+	// Value is the value as JSON, or nil if this app cannot decode it. ValueIs says how the value
+	// is stored. Only Describe sets these two fields.
 	Value   []byte
 	ValueIs string
 }
 
-// List lists the signals that the code of an execution has not received, oldest first, at most
-// the first 1,000.
+// List returns the signals that the code of an execution has not received, oldest first, and at
+// most 1,000 of them.
 func (s Signals) List(ctx context.Context, t Target) ([]UnreadSignal, error) {
 	return s.signals(ctx, t, api.SignalsRequest{Do: model.MailboxList})
 }
@@ -43,10 +43,11 @@ func (s Signals) Describe(ctx context.Context, t Target, id string) (UnreadSigna
 	return s.signal(ctx, t, api.SignalsRequest{Do: model.MailboxShow, ID: id})
 }
 
-// Skip moves a signal behind the other unread signals of its name and returns it with its new ID.
-// The history keeps the reason. While the code runs, it may be about to receive the signal. So Skip
-// waits a few seconds until the code waits. If the code still runs after that, Skip returns
-// ErrConflict. For a signal that the code has already received, it returns ErrNotFound.
+// Skip moves a signal behind all other unread signals of the same name, and returns the signal with
+// its new ID. The history keeps the reason. Code that is running may be about to receive the
+// signal. So Skip gives the code a few seconds to reach a wait. If the code still runs after that,
+// Skip returns ErrConflict. For a signal that the code has already received, Skip returns
+// ErrNotFound.
 func (s Signals) Skip(ctx context.Context, t Target, id, reason string) (UnreadSignal, error) {
 	return s.signal(ctx, t, api.SignalsRequest{Do: model.MailboxSkip, ID: id, Reason: reason})
 }
@@ -61,7 +62,8 @@ func (s Signals) Drop(ctx context.Context, t Target, id, reason string) error {
 // DropAll drops the signals of a name that the code of an execution has not received, oldest first,
 // and returns how many it dropped. Signals that arrive during the call may remain. The history
 // keeps the reason. DropAll works page by page. If it returns an error, the signals that it has
-// counted are gone, and you can call it again for the others. Like Skip, it may return ErrConflict.
+// counted are gone, and you can call it again to drop the remaining signals. Like Skip, it may
+// return ErrConflict.
 func (s Signals) DropAll(ctx context.Context, t Target, name, reason string) (dropped int, err error) {
 	to, err := t.target().api(s.app.host)
 	if err != nil {

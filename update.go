@@ -7,17 +7,18 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Update is the typed name of a request to the code of an execution. The code can validate the
-// request and answers it, and the engine stores it.
+// Update is the typed name of a request to the code of an execution. The engine stores the request.
+// The code answers the request, and may validate it first.
 type Update[I, O any] struct{ name string }
 
 // NewUpdate names an update.
 func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name} }
 
-// Handle serves the update. Each call runs in a coroutine of its own, and the coroutines start in
-// the order of arrival. Validators run first and must not wait; the caller gets their error.
-// Updates that arrive before the code calls Handle wait until it does. A second Handle of the same
-// name replaces the first.
+// Handle makes fn the code that serves the update. Each call of the update runs fn in a coroutine
+// of its own, and the coroutines start in the order of arrival. The validators run before fn and
+// must not wait. If a validator returns an error, the caller gets that error. Updates that arrive
+// before the code calls Handle wait until the code calls Handle. A second Handle of the same name
+// replaces the first.
 //
 // When the workflow function returns or continues as new, the engine refuses updates whose handlers
 // still run. WaitUpdates waits for these handlers.
@@ -53,7 +54,8 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 }
 
 // Call sends the update and waits for its answer. Calls with the same RequestID are one update.
-// From a workflow, the call is a step: the journal makes it happen once, so it takes no RequestID.
+// From a workflow, the call is a step: the journal makes the call happen once, so it accepts no
+// RequestID.
 func (u *Update[I, O]) Call(c Caller, to Target, in I, opts ...CallOption) (out O, err error) {
 	defer publish(&err)
 	from, o := c.caller(), callOptions(opts)

@@ -160,7 +160,7 @@ func TestOtherCodeInAnotherApp(t *testing.T) {
 	wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, n int) (string, error) { return charge.Run(ctx, n) }, perdure.Uses(charge))
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := wf.Run(c, 1)
-		want(t, got, err, "real") // the handle of the activity has its code
+		want(t, got, err, "real") // the handle of the activity has the real code
 	}, wf)
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := wf.Run(c, 1)
@@ -168,8 +168,9 @@ func TestOtherCodeInAnotherApp(t *testing.T) {
 	}, wf, charge.Bind(func(context.Context, int) (string, error) { return "fake", nil }))
 }
 
-// TestReopen opens the store again. Steps are not repeated, and sleeps end at their original time.
-// An execution whose code no longer matches is blocked, and continues when the code matches again.
+// TestReopen opens the store again. The new app does not repeat steps, and sleeps end at their
+// original time. An execution whose code no longer matches is blocked, and continues when the code
+// matches again.
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "app.db")

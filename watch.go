@@ -81,7 +81,7 @@ func (a *App) Watch(ctx context.Context, q WatchQuery) iter.Seq2[Change, error] 
 	}
 }
 
-// WatchQuery selects changes. All conditions must hold; a zero field sets no condition.
+// WatchQuery selects the changes that fulfil all its conditions. A zero field sets no condition.
 type WatchQuery struct {
 	// Classes selects classes of changes: execution, task, entity, worker, setting.
 	Classes []string
@@ -94,11 +94,12 @@ type WatchQuery struct {
 	Statuses []Status
 	// Kinds selects what has happened, such as "claimed".
 	Kinds []string
-	// Queues selects tasks of these queues, and the queues themselves. Changes of tasks that do not
-	// say their queue are selected as well.
+	// Queues selects tasks of these queues, and the queues themselves. A change of a task that has
+	// no Queue is selected as well.
 	Queues []string
-	// Cursor continues after a change of an earlier watch. It works for about a minute, and only in
-	// the same process or server. If it does not work, the watch starts with "missed".
+	// Cursor makes the watch continue after a change of an earlier watch: it is the Cursor of that
+	// change. A cursor works for about a minute, and only in the same process or server. If it does
+	// not work, the watch starts with "missed".
 	Cursor string
 }
 
@@ -128,8 +129,8 @@ type Change struct {
 	// Kind is what has happened: started, progressed, waiting, paused, resumed, cancel_requested,
 	// blocked, removed; for tasks also scheduled, claimed, returned, retrying, dead, requeued and
 	// requeue_undone; for entities created and changed; for settings changed; for workers joined,
-	// changed and left. The end of an execution has the word of its status. docs/watching.md
-	// explains them.
+	// changed and left. For the end of an execution, Kind is the word for its status.
+	// docs/watching.md explains the kinds.
 	Kind string
 	// Ref is the execution or the task. If a task belongs to a workflow, Ref is the execution of
 	// the workflow, and Step is the step of the task.
@@ -138,7 +139,7 @@ type Change struct {
 	// Name is the activity of a task, or the name of an entity, a worker or a setting. Key is the
 	// key of an entity. Of is the kind of a setting, or the workflow of a worker.
 	Name, Key, Of string
-	// Queue is the queue of a task; empty if the change does not say it.
+	// Queue is the queue of a task. It is empty in some changes of tasks.
 	Queue string
 	// Status is the status of the execution or the task after the change.
 	Status Status
@@ -146,14 +147,14 @@ type Change struct {
 	Reason string
 	// Locked says that a workflow holds the lock of an entity.
 	Locked bool
-	// Seq is the position of the last event of the execution; 0 if the change does not say it.
+	// Seq is the position of the last event of the execution. It is 0 in some changes.
 	Seq  int64
 	Time time.Time
 	// Cursor continues a watch after this change. It is empty for some changes.
 	Cursor string
 }
 
-// changeOf turns a change of the engine into one for programs.
+// changeOf turns a change of the engine into a Change for programs.
 func changeOf(c *api.Change) Change {
 	out := Change{
 		Class: string(c.Class), Kind: string(c.Kind), Step: c.Task, Name: c.Name, Of: c.Of, Queue: c.Queue, Reason: string(c.Reason),

@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/singleton"
 )
 
-// joinTasks registers this process as a worker for tasks of all activities whose code is here. That
+// joinTasks registers this process as a worker for tasks of all activities whose code it has. That
 // includes activities without a queue, because a call or a submission may name a queue.
 func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	cfg := &a.cfg.Tasks
@@ -107,7 +107,7 @@ func (a *App) closeTasks() error {
 }
 
 // joinEntities registers this process as a worker for calls of the entities and services whose code
-// is here.
+// it has.
 func (a *App) joinEntities(ctx context.Context, r *registry) error {
 	offer := model.EntityOffer{Name: workerName(), Tenant: a.host.tenant}
 
@@ -150,7 +150,8 @@ func (a *App) closeEntities() error {
 	return a.entities.Close(ctx)
 }
 
-// workerName returns a unique name of this process. People see it, and histories record it.
+// workerName returns a unique name of this process. Operators see the name, and histories record
+// it.
 func workerName() string {
 	host, err := os.Hostname()
 	if err != nil {

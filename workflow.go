@@ -41,8 +41,8 @@ func (w *Workflow[I, O]) apply(opts []WorkflowOption) {
 }
 
 // KeyedBy returns a copy of the workflow that derives the key of an execution from the input.
-// Without KeyedBy, the key is the hash of the input, and a child gets a unique key. A Key among the
-// options of a start takes precedence over all of these.
+// Without KeyedBy, the key is the hash of the input, and a child gets a unique key. If the options
+// of a start contain a Key, that key is used instead.
 func (w *Workflow[I, O]) KeyedBy(key func(I) Key) *Workflow[I, O] {
 	c := *w
 	c.key = key
@@ -54,8 +54,8 @@ func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
 	return Binding{w.definition(fn, true, callerPosition())}
 }
 
-// Run starts the execution of the key, or attaches to it, and waits for its result. In workflow
-// code, the execution is a child.
+// Run starts the execution of the key, or attaches to an execution that already has the key, and
+// waits for the result. In workflow code, the execution is a child.
 func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err error) {
 	defer publish(&err)
 	from := c.caller()
@@ -70,9 +70,9 @@ func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err er
 	return decode[O](from, "output of workflow", w.name, got)
 }
 
-// Start starts the execution of the key, or attaches to it, and does not wait for its result. In
-// workflow code, the execution is a child. If the execution of the key has another input, Start
-// returns ErrConflict, unless Reuse lets it start a new run.
+// Start starts the execution of the key, or attaches to an execution that already has the key, and
+// does not wait for the result. In workflow code, the execution is a child. If the execution of the
+// key has another input, Start returns ErrConflict, unless Reuse lets it start a new run.
 func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O], error) {
 	from := s.sender()
 	ref, p, o, err := w.resolve(from.host(), in, opts)
@@ -88,9 +88,9 @@ func (w *Workflow[I, O]) Execution(key Key) Execution[O] {
 	return Execution[O]{Ref{Workflow: w.name, Key: key.id}}
 }
 
-// ContinueAsNew returns an error. A workflow function returns that error to end this run and start
-// the next one with in, under the same key. Labels, states, unread signals, updates that have not
-// started and the execution timeout carry over.
+// ContinueAsNew returns an error. A workflow function returns that error to end this run and to
+// start the next run with the input in, under the same key. Labels, states, unread signals, updates
+// that have not started and the execution timeout carry over.
 func (w *Workflow[I, O]) ContinueAsNew(in I) error {
 	return &nextRun{w.name, func(h *host) (model.Payload, error) { return encodeFor(h, "input of workflow", w.name, in) }}
 }
@@ -131,9 +131,10 @@ func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 	}
 }
 
-// input decodes the input of a run. An input that does not fit the type fails the run before it has
-// done anything. But if the code of the run has started before, an earlier build could read the
-// input. In that case the run is blocked until such a build continues it.
+// input decodes the input of a run. An input that does not fit the type fails the run before the
+// code does anything. But if the code of the run has started before, an earlier build could read
+// the input. In that case the run is blocked until a build that can read the input continues the
+// run.
 func (w *Workflow[I, O]) input(ctx WorkflowCtx, p model.Payload) (in I, err error) {
 	in, err = decode[I](ctx, "input of workflow", w.name, p)
 	switch {

@@ -129,7 +129,8 @@ func updateMessage(r *api.UpdateRequest) model.Message {
 	}
 }
 
-// answerable says what is wrong with a message whose answer the workflow waits for.
+// answerable returns an error if something is wrong with a message whose answer the workflow waits
+// for.
 func (ctx WorkflowCtx) answerable(m *model.Message) error {
 	if err := refuseRequestID(m); err != nil {
 		return err
@@ -158,8 +159,8 @@ func (ctx WorkflowCtx) ask(r *api.UpdateRequest) (model.Payload, error) {
 	return ctx.x.Send(updateMessage(r), "", nil)
 }
 
-// sendable says what is wrong with a message. If the receiver could not store the message or find
-// its target, the message would hold up all messages after it.
+// sendable returns an error if something is wrong with a message. If the receiver could not store
+// the message or find its target, all later messages would have to wait behind it.
 func (ctx WorkflowCtx) sendable(m *model.Message) error {
 	if err := checkTarget(m.To); err != nil {
 		return err
@@ -173,8 +174,8 @@ func (ctx WorkflowCtx) sendable(m *model.Message) error {
 	return ctx.host().limit(m.Kind.String(), m.Name, m.Input)
 }
 
-// sealer returns a function that gives the value in a message its stored form, or nil if the value
-// already has it.
+// sealer returns a function that gives the value in a message its stored form. It returns nil if
+// the value already has that form.
 func (ctx WorkflowCtx) sealer(m *model.Message) replay.Seal {
 	if m.Kind == model.MessageCancel || m.Failure != nil {
 		return nil

@@ -19,8 +19,8 @@ type usesOption []Definition
 func (u usesOption) applyWorkflow(o *workflowOptions) { o.uses = append(o.uses, u...) }
 
 // Uses makes Open fail if this process lacks the code of an activity, entity or workflow that the
-// workflow needs. It accepts an activity without code if the activity has a queue. The error names
-// what is missing.
+// workflow needs. An activity that has a queue needs no code in this process. The error names what
+// is missing.
 func Uses(defs ...Definition) WorkflowOption { return usesOption(defs) }
 
 type pinnedOption struct{}
@@ -39,8 +39,8 @@ type retainOption time.Duration
 func (r retainOption) applyWorkflow(o *workflowOptions) { o.retain = time.Duration(r) }
 
 // Retain keeps the runs of a workflow for d after their end, instead of embedded.Config.Retention.
-// d is at least a minute, or Forever. Retain applies only to runs that end after the option was
-// set. It does not apply to terminated runs, because they end without their code.
+// d is at least a minute, or Forever. Retain does not change the retention of runs that have
+// already ended. It does not apply to terminated runs, because they end without their code.
 func Retain(d time.Duration) WorkflowOption { return retainOption(d) }
 
 // Forever is the retention time of runs that are never removed.

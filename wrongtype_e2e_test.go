@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// purchase is the input of the current code; other builds send other types.
+// purchase is the input type of the current code. Other builds send inputs of other types.
 type purchase struct{ Cents int }
 
 // wrongType demands that err is an ErrWrongType and contains all the texts.
@@ -198,7 +198,7 @@ func (l *listening) OnSignal(e perdure.SignalReceived) perdure.Actions {
 }
 
 // An input from another build fails the run before its code does anything. A run whose code has
-// started is blocked instead, because the build that started it could read its input.
+// started is blocked instead, because the build that started the run could read the input.
 func TestWrongTypeOfAnotherBuild(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "app.db")

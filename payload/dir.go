@@ -62,7 +62,7 @@ func (d dir) Put(ctx context.Context, key string, data []byte) error {
 	return syncFolder(folder)
 }
 
-// makeFolder makes the folders of a blob and syncs them, so that they survive a crash.
+// makeFolder makes the folders of a blob and syncs their names, so that they survive a crash.
 func (d dir) makeFolder(folder string) error {
 	if _, err := os.Stat(folder); err == nil {
 		return nil

@@ -13,10 +13,10 @@
 // Every payload is stored with the name of its encoding, such as "msgpack+zstd+aes-gcm". A reader
 // uses that name and not its own settings, so you may change the settings while executions run.
 // Earlier payloads stay readable as long as the Codec knows their format and transforms
-// (OldFormats, OldChain) and the keys exist. A payload that cannot be read blocks its execution
-// with a reason; the execution continues once the payload can be read.
+// (OldFormats, OldChain) and the keys exist. If a payload cannot be read, its execution is blocked
+// with a reason. The execution continues once the payload can be read.
 //
-// Everything else is stored unchanged: names, keys of executions and of steps, error texts. If an
-// execution has no key, its key is a hash of its input. A reader of the store can guess an input
-// and compare the hash. So give executions with secret inputs keys of their own.
+// Everything else is stored in plain form: names, keys of executions and of steps, error texts. If
+// an execution has no key, its key is a hash of its input. A reader of the store can guess an input
+// and compare the hash. So give explicit keys to executions with secret inputs.
 package payload

@@ -11,10 +11,11 @@ import (
 	"fmt"
 )
 
-// Encrypt returns a Transform that encrypts with AES-256-GCM. Every payload gets its own key,
-// derived (HKDF-SHA-256) from the current key of the ring and 16 random bytes, and a random nonce.
-// So one key of the ring may encrypt any number of payloads. The id of that key is stored with the
-// payload. Reading fails if the payload or its recorded encoding was changed in the store.
+// Encrypt returns a Transform that encrypts with AES-256-GCM. Every payload gets a random nonce and
+// a key of its own. HKDF-SHA-256 derives that key from the current key of the ring and 16 random
+// bytes. So one key of the ring may encrypt any number of payloads. The id of the ring's key is
+// stored with the payload. Reading fails if the payload or its recorded encoding was changed in the
+// store.
 //
 // Encrypt hides the content from readers of the store. It does not stop an attacker with write
 // access from replacing a payload with an older payload of the same app.

@@ -31,7 +31,7 @@ func Example() {
 		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	// 32 random bytes each, from your store of secrets
+	// A program uses 32 random bytes for each of these, from its store of secrets.
 	key, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	keys, err := payload.NewKeys("2026-11", map[string][]byte{"2026-11": key}, root)
 	if err != nil {
@@ -68,7 +68,7 @@ func Example() {
 	// charge: "charged 1111", stored as msgpack+aes-gcm
 }
 
-// To rotate keys, add the new key and make it the current one. Payloads that were encrypted with
+// To rotate keys, add the new key and make it the current key. Payloads that were encrypted with
 // the old key stay readable as long as the old key is in the ring.
 func ExampleNewKeys() {
 	old, fresh, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{3}, 32), bytes.Repeat([]byte{2}, 32)

@@ -8,7 +8,7 @@ import (
 // Format turns values into bytes and back. Equal values must have equal bytes, because Perdure
 // recognises steps by the bytes of their inputs.
 type Format interface {
-	// Name is the recorded encoding: letters, digits and hyphens, in lower case.
+	// Name is the recorded encoding. It consists of lower-case letters, digits and hyphens.
 	Name() string
 	// Marshal encodes a value.
 	Marshal(v any) ([]byte, error)

@@ -142,7 +142,7 @@ type tree struct {
 }
 
 // A type that can encode itself only as JSON would lose its unexported fields in msgpack. The
-// format refuses it before anything is stored.
+// format refuses such a type before anything is stored.
 func TestMsgpackChecksTypes(t *testing.T) {
 	t.Parallel()
 	check := payload.Msgpack.(payload.TypeChecker).CheckType

@@ -15,18 +15,18 @@ const KeySize = 32
 type Keyring interface {
 	// Current returns the key for encryption and its id.
 	Current(ctx context.Context) (id string, key []byte, err error)
-	// Key returns the key with an id. ErrNoKey blocks the executions that need the key; Perdure
-	// treats other errors as temporary.
+	// Key returns the key with an id. If it returns ErrNoKey, the executions that need the key are
+	// blocked. Perdure treats other errors as temporary.
 	Key(ctx context.Context, id string) (key []byte, err error)
-	// Root returns the secret from which digests are derived. It has no other use and must never
-	// change. With another root, a repeated start of a key looks like a start with another input,
-	// and a replay does not recognise steps that started before the change.
+	// Root returns the secret from which digests are derived. The secret has no other use and must
+	// never change. With another root, a repeated start of a key looks like a start with another
+	// input, and a replay does not recognise steps that started before the change.
 	Root(ctx context.Context) ([]byte, error)
 }
 
 // Keys is a Keyring whose keys are known when the program starts: one key for writing, and any
-// number of other keys for reading. To rotate, add a new key and make it the current one. Remove an
-// old key when no stored payload needs it.
+// number of other keys for reading. To rotate keys, add a new key and make it the current key.
+// Remove an old key when no stored payload needs that key.
 type Keys struct {
 	current string
 	keys    map[string][]byte

@@ -54,7 +54,7 @@ func (msgpackFormat) Unmarshal(data []byte, v any) error {
 // inUTC converts all times in v to UTC. The decoder uses the zone of the machine, and code that is
 // replayed on another machine must see the same values.
 func inUTC(v reflect.Value) {
-	// v cannot hold a time, or is an unexported field.
+	// Skip a value that cannot hold a time, and an unexported field.
 	if !v.IsValid() || !timeHolders.may(v.Type()) || !v.CanInterface() && v.Kind() != reflect.Struct {
 		return
 	}
@@ -93,8 +93,8 @@ func inUTC(v reflect.Value) {
 	}
 }
 
-// sortMaps orders the entries of all maps by key, because the encoder writes them in the random
-// order of iteration.
+// sortMaps orders the entries of all maps by key, because the encoder writes the entries in the
+// random order of iteration.
 func sortMaps(data []byte) ([]byte, error) {
 	dec := msgpack.NewDecoder(bytes.NewReader(data))
 	code, err := dec.PeekCode()
@@ -167,7 +167,7 @@ type holders struct {
 }
 
 var (
-	// A type that encodes itself may write a map, and an interface may contain one.
+	// A type that encodes itself may write a map, and an interface may contain a map.
 	mapHolders = holders{is: func(t reflect.Type) bool {
 		p := reflect.PointerTo(t)
 		return t.Kind() == reflect.Map || t.Kind() == reflect.Interface || p.Implements(customEncoder) || p.Implements(msgpackMarshaler)
@@ -189,8 +189,8 @@ func (h *holders) may(t reflect.Type) bool {
 	return may
 }
 
-// search looks into the parts of a type. seen has the types that search is already inside, because
-// types may be recursive.
+// search looks into the parts of a type. seen has the types whose parts search is looking at,
+// because a type may contain itself.
 func (h *holders) search(t reflect.Type, seen []reflect.Type) bool {
 	if slices.Contains(seen, t) {
 		return false

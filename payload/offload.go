@@ -49,9 +49,9 @@ func (e *StoreError) Error() string { return fmt.Sprintf("%s blob %s: %v", e.Op,
 func (e *StoreError) Unwrap() error { return e.Err }
 
 // Offload returns a Transform that puts data of threshold bytes and more into a store, before the
-// commit that refers to it. The database has the reference, the length and the SHA-256, and a read
-// checks the length and the SHA-256. Offload must be the last transform of a chain, because the
-// clean-up must find the references in the stored bytes.
+// commit that refers to the blob. The database stores the key of the blob, its length and its
+// SHA-256, and a read checks the length and the SHA-256. Offload must be the last transform of a
+// chain, because App.SweepPayloads must find the references in the stored bytes.
 //
 // A blob stays in the store when its execution is deleted, or when its commit fails.
 // App.SweepPayloads removes such blobs.

@@ -45,7 +45,7 @@ func TestOffloadRoundTrip(t *testing.T) {
 	})
 }
 
-// Offload refuses a blob that was changed, exchanged, cut or lost.
+// Open of the transform returns an error for a blob that was changed, exchanged, cut or lost.
 func TestOffloadNoticesEveryChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

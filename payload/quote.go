@@ -114,15 +114,15 @@ func word(s string, i int) uint64 {
 func first(marks uint64) int { return bits.TrailingZeros64(marks) >> 3 }
 
 // below marks bytes that are smaller than n, by setting their highest bits. Only the first mark is
-// reliable: bytes from 0x80 on, and all bytes after the first smaller one, may be marked too. The
-// same is true of equal.
+// reliable: bytes from 0x80 on, and all bytes after the first smaller byte, may be marked too. The
+// same is true of the function equal.
 func below(x uint64, n byte) uint64 { return x - uint64(n)*ones }
 
 // equal marks bytes that are equal to c.
 func equal(x uint64, c byte) uint64 { return (x ^ uint64(c)*ones) - ones }
 
-// clean returns the position of the first byte from i on that quote does not copy: a control
-// character, a part of a longer character, or one of " & < > \.
+// clean returns the position of the first byte from i on that quote does not copy. Such a byte is a
+// control character, a part of a character of several bytes, or one of " & < > \.
 func clean(s string, i int) int {
 	for ; i+8 <= len(s); i += 8 {
 		if marks := unclean(word(s, i)); marks != 0 {
@@ -181,12 +181,13 @@ func unquote(data []byte) (string, bool) {
 	}
 }
 
-// plain returns the position of the first byte from i on that unquote cannot copy: a control
-// character, a quote or a backslash.
+// plain returns the position of the first byte from i on that unquote cannot copy. Such a byte is a
+// control character, a quote or a backslash.
 func plain(s []byte, i int) int {
 	for ; i+8 <= len(s); i += 8 {
 		x := binary.LittleEndian.Uint64(s[i:])
-		// unquote copies the bytes of longer characters, so their marks are removed.
+		// unquote copies the bytes of characters of several bytes, so remove the marks of these
+		// bytes.
 		if marks := (below(x, ' ') | equal(x, '"') | equal(x, '\\')) &^ x & highs; marks != 0 {
 			return i + first(marks)
 		}

@@ -84,8 +84,8 @@ func TestBytesAreEncodedAsByTheLibrary(t *testing.T) {
 	})
 }
 
-// The scans read eight bytes at a time. They stop at the same byte as a scan byte by byte. The test
-// tries every pair of neighbouring bytes at every place of a word.
+// clean and plain read eight bytes at a time. They stop at the same byte as a function that reads
+// byte by byte. The test tries every pair of neighbouring bytes at every place of a word.
 func TestScansStopAtTheFirstByte(t *testing.T) {
 	t.Parallel()
 	control := func(c byte) bool { return c < ' ' || c == '"' || c == '\\' }

@@ -19,8 +19,8 @@ func marshalJSON(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The encoder writes this escape for invalid bytes. A value may also have it for other reasons,
-	// such as a json.RawMessage, so look at the value before refusing it.
+	// The encoder writes this escape for invalid bytes. The escape may also come from elsewhere,
+	// for example from a json.RawMessage. So look at the value before refusing it.
 	if bytes.Contains(data, []byte(`\ufffd`)) && hasInvalidText(reflect.ValueOf(v)) {
 		return nil, errText
 	}

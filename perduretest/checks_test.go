@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// recorder is a testing.TB that may fail.
+// recorder is a testing.TB that records failures. So a test can check that another test fails.
 type recorder struct {
 	testing.TB
 

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// maxParts is how many parts of a commit the text names.
+// maxParts is the maximum number of parts of a commit that commitText names.
 const maxParts = 5
 
 // commitText describes a commit to a reader who knows workflows but not the store.

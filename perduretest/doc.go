@@ -10,8 +10,8 @@
 //		})
 //	}
 //
-// Tests use everything as programs do: env.With() starts, signals and awaits workflows, and a test
-// replaces an activity by a test double with Bind. The package adds control over time
+// Tests use the same API as programs: they start, signal and await workflows through env.With(),
+// and replace an activity by a test double with Bind. The package adds control over time
 // ([Env.Advance], [Env.Settle]) and over processes ([Env.Restart]). It reads reasons and histories
 // ([Env.Reason], [Env.History]), and has fakes that remember their calls ([Fake]). [Explore] tries
 // every moment at which a process can die.
@@ -19,15 +19,15 @@
 // # Virtual time
 //
 // The test function and everything that it starts run in a bubble of testing/synctest. The clock of
-// a bubble stands still while any goroutine can run. When none can, the clock jumps to the next
-// timer. It starts at midnight UTC on the first of January 2000. Inside the bubble, t.Run,
-// t.Parallel and t.Deadline are not allowed. While code waits for something outside the bubble (a
-// socket, a file, or a channel or mutex created outside), time stands still.
+// a bubble stands still while any goroutine can run. When no goroutine can run, the clock jumps to
+// the next timer. The clock starts at midnight UTC on the first of January 2000. Inside the bubble,
+// t.Run, t.Parallel and t.Deadline are not allowed. While code waits for something outside the
+// bubble (a socket, a file, or a channel or mutex created outside), time stands still.
 //
 // # Checks
 //
-// Some mistakes show in a program only after the next crash or deploy. Here they fail the test,
-// with the place and the history:
+// In a program, some mistakes show only after the next crash or deploy. In this package they fail
+// the test, with the place and the history:
 //
 //   - Code that is not deterministic. Whenever the code can only wait or start a step, the package
 //     executes it a second time from its first line. Both times, the code must ask for the same

@@ -18,7 +18,7 @@ type Env struct {
 	fatal func(error) // ends the test; does not return
 }
 
-// App returns the process that runs now. After Restart it is a different one.
+// App returns the app of the process that runs now. After Restart, App returns another app.
 func (e *Env) App() *perdure.App {
 	p, _ := e.w.process()
 	return p.App
@@ -84,9 +84,9 @@ func (e *Env) History(of perdure.Target) string {
 	return ""
 }
 
-// Restart kills the process immediately and opens another one on the same store. No virtual time
-// passes. Steps whose outcome was not committed run again; everything else is replayed. Pass
-// definitions to simulate a deploy: the new process serves them instead of the old ones.
+// Restart kills the process immediately and opens another process on the same store. No virtual
+// time passes. Steps whose outcome was not committed run again. Everything else is replayed. Pass
+// definitions to simulate a deploy: the new process serves them instead of the old definitions.
 func (e *Env) Restart(defs ...perdure.Definition) {
 	def := e.w.def
 	if len(defs) > 0 {

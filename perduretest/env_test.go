@@ -16,8 +16,8 @@ var (
 	slow   = perdure.NewWorkflow("slow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return slowly.Run(ctx, n) })
 )
 
-// TestRestartInTheMiddleOfAStep kills the process while a body runs. The next process immediately
-// runs the body again. What the first body still does changes nothing.
+// TestRestartInTheMiddleOfAStep kills the process while the body of a step runs. The next process
+// immediately runs the body again. The body in the killed process continues, but has no effect.
 func TestRestartInTheMiddleOfAStep(t *testing.T) {
 	t.Parallel()
 	bodies := NewFake(func(ctx context.Context, n int) (int, error) {
@@ -100,7 +100,8 @@ func TestDeployOfOtherCode(t *testing.T) {
 	}
 }
 
-// TestEndsWithWork ends while activities run: one waits for its context, and one ignores it.
+// TestEndsWithWork ends while two activities run: one waits for its context, and one ignores its
+// context.
 func TestEndsWithWork(t *testing.T) {
 	t.Parallel()
 	var ended atomic.Int32

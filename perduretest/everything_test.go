@@ -13,9 +13,9 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// This file tries everything that workflow code and clients can do once, in a test of this package.
-// So everything that works in a program also works in a test. TestEveryVerbIsTried checks that no
-// verb is missing.
+// This file tries once everything that workflow code and clients can do. So everything that works
+// in a program also works in a test with this package. TestEveryVerbIsTried checks that no verb is
+// missing.
 
 type task struct {
 	Name string
@@ -151,7 +151,7 @@ func wholeCode(ctx perdure.WorkflowCtx, in task) (log []string, err error) {
 	_, rejected := trial.Await(ctx)
 	note("messages", early, got, errors.Is(timeout, perdure.ErrTimeout), present, rejected)
 
-	// Values that are equal on replay.
+	// These values are the same on replay.
 	ctx.Log().Info("nearly done")
 	self := ctx.Self()
 	note("self", self.Workflow, self.Key, ctx.Version("new", 1, 2), len(ctx.UUID()), ctx.Rand().IntN(6) < 6)
@@ -260,8 +260,8 @@ var (
 	stops = perdure.DeclareWorkflow[int, string]("stops")
 )
 
-// stopsCode adds numbers until a signal stops it. It sleeps during updates, so that some of them
-// wait.
+// stopsCode adds numbers until a signal stops it. It sleeps during updates, so that some updates
+// have to wait.
 func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
 	ctx.OnInterrupt(func(ctx perdure.WorkflowCtx, why string) error {
 		_, err := work.Run(ctx, task{Name: "tell " + why})

@@ -49,7 +49,7 @@ func chargeStep(_ context.Context, o order) (string, error) { return "receipt-" 
 
 func refundStep(context.Context, string) (perdure.Void, error) { return perdure.Void{}, nil }
 
-// A test double is another Bind. Time passes when the test says so.
+// A test double is another function for Bind. Virtual time passes when the test calls Advance.
 func TestRefund(t *testing.T) {
 	t.Parallel()
 	refunds := perduretest.NewFake(refundStep)
@@ -72,7 +72,7 @@ func TestRefund(t *testing.T) {
 	})
 }
 
-// Signals, promises, cancellation: everything goes through env.With(), as in a program.
+// As in a program, signals, promises and cancellations go through env.With().
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	perduretest.Run(t, perdure.Group{checkout, charge.Bind(chargeStep), refund.Bind(refundStep)}, func(t *testing.T, env *perduretest.Env) {
@@ -171,7 +171,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// Instead replaces parts of a group that the program defines as one.
+// Config.Instead replaces single definitions of a group that the program defines as a whole.
 func TestInstead(t *testing.T) {
 	t.Parallel()
 	program := perdure.Group{checkout, charge.Bind(func(context.Context, order) (string, error) { panic("a real bank") }), refund.Bind(refundStep)}

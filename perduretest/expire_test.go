@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// A state expires when its time is over, not earlier, even if the process restarts before that
-// time. It does not expire while a workflow holds the lock. Reads, lists and operations agree on
-// whether it exists.
+// The state of an entity expires when its time is over, not earlier, even if the process restarts
+// before that time. The state does not expire while a workflow holds the lock of the entity. Reads,
+// lists and operations agree on whether the state exists.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	sessions := perdure.NewEntity[int]("session", perdure.IdleTTL(time.Hour), perdure.TTL(3*time.Hour))
@@ -65,7 +65,7 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("%+v, %v", info, err)
 		}
 
-		// The process dies, and the next one expires the state at the same time.
+		// The process dies, and the next process lets the state expire at the same time.
 		env.Restart()
 		env.Advance(time.Hour - time.Second)
 		is("a", 2, true)

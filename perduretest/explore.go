@@ -21,16 +21,16 @@ type Scenario[R any] struct {
 	// Drive does what clients do, and returns values that must not depend on crashes, such as the
 	// results of executions. When the process dies, Drive gets an error and returns it. After that,
 	// Explore calls Drive again with the next process, because real clients repeat calls whose
-	// outcome they do not know. So everything in Drive must be repeatable: starts have keys, sends
-	// have a [perdure.RequestID].
+	// outcome they do not know. So everything in Drive must be repeatable: give every start a key,
+	// and every send a [perdure.RequestID].
 	Drive func(env *Env) (R, error)
 	// Check examines the outside world afterwards. It may be nil.
 	Check func() error
-	// MaxPoints is the largest number of points at which Explore kills the process; 1,000 by
-	// default. If there are more points, Explore selects some of them, spread evenly over the
+	// MaxPoints is the largest number of points at which Explore kills the process. The default is
+	// 1,000. If there are more points, Explore selects some of them, spread evenly over the
 	// scenario.
 	MaxPoints int
-	// Config has further settings. Explore always sets Once: code is executed once, as in
+	// Config has further settings. Explore always sets Config.Once, so code is executed once, as in
 	// production.
 	Config Config
 }
@@ -58,7 +58,7 @@ const (
 //     with [Effect]. If an effect happens more often than without a crash, the test fails;
 //   - effects that did not happen, and executions that are left open, with the reason.
 //
-// Every point is a subtest, and a failure says how to run it again.
+// Every point is a subtest, and the message of a failure says how to run that subtest again.
 func Explore[R any](t *testing.T, setup func() Scenario[R]) {
 	t.Helper()
 	x := explorer[R]{setup: setup, plain: runOnce(t, setup, point{}), again: map[string]int{}}
@@ -85,8 +85,8 @@ func Explore[R any](t *testing.T, setup func() Scenario[R]) {
 	}
 }
 
-// point is where a process dies: before or after the store has applied a commit. The zero point
-// means no crash.
+// point says when a process dies: before or after the store has applied a certain commit. The zero
+// point means no crash.
 type point struct {
 	commit int
 	after  bool
@@ -109,7 +109,7 @@ type explorer[R any] struct {
 	again    map[string]int // counts the points at which a step ran again
 }
 
-// points returns the points to try, and how many are left out.
+// points returns the points to try, and how many points MaxPoints leaves out.
 func (x *explorer[R]) points() (points []point, left int) {
 	total := 2 * x.plain.commits
 	every := max(1, (total+x.plain.maxPoints-1)/x.plain.maxPoints)
@@ -152,7 +152,8 @@ func pattern(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// describeRepeated lists the steps that ran again, and says which of them report no effect.
+// describeRepeated returns a text that lists the steps that ran again, and says which of them
+// report no effect.
 func (x *explorer[R]) describeRepeated() string {
 	if len(x.again) == 0 {
 		return "; no step was executed again"
@@ -188,7 +189,7 @@ func (r *trial[R]) compare(plain *trial[R]) {
 		got, want := r.effects[name], plain.effects[name]
 		switch step := cmp.Or(r.authors[name], plain.authors[name], "?"); {
 		case got > want:
-			// This problem comes first, because it may cause the others.
+			// Report this problem first, because it may cause the other problems.
 			r.problems = slices.Insert(r.problems, 0, fmt.Sprintf("step %s is not idempotent: effect %q happened %s; without a crash it happens %s. A crash can lose the "+
 				"outcome of a body that has run, and then the body runs again: pass perdure.IdempotencyKey(ctx) to the service, or check first whether the effect has happened",
 				step, name, times(got), times(want)))

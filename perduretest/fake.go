@@ -24,7 +24,7 @@ type Fake[I, O any] struct {
 	err   error
 }
 
-// Call is one execution of a Fake.
+// Call is one call of a Fake.
 type Call[I, O any] struct {
 	Input  I
 	Output O

@@ -14,9 +14,9 @@ import (
 )
 
 // TestEveryVerbIsTried looks in everything_test.go and everything_entities_test.go for all verbs of
-// the public packages. A verb is a function or method that takes or belongs to a WorkflowCtx, a
-// Caller, a Sender, an App or a group of its verbs. So a new verb needs a test before it is
-// released.
+// the public packages. A verb is a function that takes a WorkflowCtx, a Caller, a Sender or an App,
+// or a method of one of these types or of a group of operator verbs, such as Breakers. So a new
+// verb needs a test before it is released.
 func TestEveryVerbIsTried(t *testing.T) {
 	t.Parallel()
 	const face = "github.com/perdure/perdure"
@@ -62,8 +62,8 @@ func TestEveryVerbIsTried(t *testing.T) {
 	verbs := 0
 	for _, f := range functions(pkg) {
 		name := verbName(f)
-		// The environment closes the App. Databases of the user are not part of the environment;
-		// internal/txtest tests them.
+		// The environment closes the App. Databases of the user are not part of the environment.
+		// Package internal/txtest tests their verbs.
 		left := map[string]bool{"App.Close": true, "App.Wait": true, "App.With": true, "App.InTx": true, "InPgx": true}
 		if !f.Exported() || !isVerb(f) || left[name] {
 			continue
@@ -113,7 +113,8 @@ func typeName(t types.Type) string {
 	return ""
 }
 
-// groups are the types that hold the verbs of operators: app.Breakers().Trip.
+// groups are the types whose methods are verbs of operators. An example of such a verb is
+// app.Breakers().Trip.
 var groups = []string{
 	"Breakers", "DeadTasks", "Entities", "Executions", "Histories", "Limits", "Locks", "Mailboxes", "Queues", "Schedules", "Signals", "Tasks",
 }

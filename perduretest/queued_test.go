@@ -22,8 +22,8 @@ var (
 	}, perdure.Uses(paint))
 )
 
-// TestQueuedActivities runs a workflow whose activities are tasks. One of them fails once, and the
-// process dies in the middle.
+// TestQueuedActivities runs a workflow whose activities are tasks. One of the tasks fails once, and
+// the process dies in the middle of the workflow.
 func TestQueuedActivities(t *testing.T) {
 	t.Parallel()
 	fake := perduretest.NewFake(func(ctx context.Context, name string) (string, error) {
@@ -60,7 +60,7 @@ func TestSubmittedTasks(t *testing.T) {
 				if err := perdure.Heartbeat(ctx, true); err != nil {
 					return 0, err
 				}
-				time.Sleep(2 * time.Second) // until a heartbeat brings the cancellation
+				time.Sleep(2 * time.Second) // the answer to a heartbeat brings the cancellation
 				return 0, perdure.Snooze(time.Hour)
 			}
 		}

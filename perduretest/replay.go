@@ -22,8 +22,8 @@ func Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definitio
 	Config{}.Replay(t, files, pattern, defs...)
 }
 
-// Replay works like the function of that name, with the payload settings of the app that exported
-// the histories.
+// Replay works like the function Replay, but uses c.Payloads, which must be the payload settings of
+// the app that exported the histories.
 func (c Config) Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definition) {
 	t.Helper()
 	names, err := fs.Glob(files, pattern)

@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// exportHistory returns the history of a workflow that runs two steps.
+// exportHistory returns the exported history of a workflow that runs the given steps.
 func exportHistory(t *testing.T, cfg perduretest.Config, steps ...string) (history string) {
 	t.Helper()
 	cfg.Run(t, stepper(steps...), func(t *testing.T, env *perduretest.Env) {

@@ -13,12 +13,12 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Config is Run with settings. The zero value is right for most tests.
+// Config has the settings of a test. The zero value is right for most tests.
 type Config struct {
-	// Instead are definitions that replace the definitions of the same name. Use them as test
-	// doubles if a program defines a whole group.
+	// Instead are definitions that replace the definitions of the same name. Use them to put test
+	// doubles into a group that the program defines as a whole.
 	Instead perdure.Group
-	// Patience is how much virtual time may pass before the test fails; 20 years.
+	// Patience is how much virtual time may pass before the test fails. The default is 20 years.
 	Patience time.Duration
 	// Once executes code once, and keeps executions in memory while they wait, as in production.
 	// Without Once, the package executes code twice to check that it is deterministic. Once makes
@@ -27,10 +27,10 @@ type Config struct {
 	// Logger receives the lines that executions log, and messages for operators. Without a Logger,
 	// the lines of executions appear in the output of the test.
 	Logger *slog.Logger
-	// MaxPayload is the largest input or output in bytes; 2 MiB.
+	// MaxPayload is the maximum size in bytes of an input or output. The default is 2 MiB.
 	MaxPayload int
 	// Payloads says how the engine stores inputs, outputs and messages, and how the payloads of
-	// replayed histories are stored; plain JSON by default.
+	// replayed histories are stored. The default is plain JSON.
 	Payloads payload.Codec
 }
 
@@ -47,7 +47,7 @@ func (c Config) Run(t *testing.T, def perdure.Definition, test func(t *testing.T
 	bubble(t, func(t *testing.T) { c.run(t, t, def, test) })
 }
 
-// run is Run inside the bubble. It reports mistakes to tb.
+// run does the work of Run inside the bubble. It reports mistakes to tb.
 func (c Config) run(t *testing.T, tb testing.TB, def perdure.Definition, test func(t *testing.T, env *Env)) {
 	w := newWorld(c)
 	w.log = cmp.Or(c.Logger, slog.New(slog.NewTextHandler(tb.Output(), nil)))

@@ -102,7 +102,7 @@ func TestAYearOfNights(t *testing.T) {
 }
 
 // TestDowntime stops all processes that serve a schedule for a while. After that, the schedule
-// catches up on late fire times within the window, and counts the fire times beyond it.
+// catches up on late fire times within its window, and only counts the fire times that are older.
 func TestDowntime(t *testing.T) {
 	t.Parallel()
 	fake, defs := notes()

@@ -20,7 +20,7 @@ type trial[R any] struct {
 	problems []string
 
 	hit       bool   // the crash has happened
-	commit    string // the commit at which it happened
+	commit    string // the commit at which the crash happened
 	commits   int    // total
 	maxPoints int
 
@@ -109,7 +109,8 @@ func runOnce[R any](t *testing.T, setup func() Scenario[R], at point) *trial[R] 
 	return r
 }
 
-// live drives the scenario until it has succeeded and its process has closed without a crash.
+// live calls Drive with one process after the other, until Drive has succeeded and its process has
+// closed without a crash.
 func live[R any](w *world, s *Scenario[R]) (result R, err error) {
 	defer w.patience.Stop()
 	defer func() { err = errors.Join(err, w.kill()) }()

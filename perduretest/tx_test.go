@@ -14,7 +14,7 @@ import (
 )
 
 // Transactional activities and outboxes work on a SQLite file in virtual time, even after a crash.
-// They do not poll all the time while virtual time passes.
+// While virtual time passes, they do not poll so often that the test becomes slow.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
 	db, err := sqlite.Open("file:" + filepath.Join(t.TempDir(), "bank.db"))

@@ -11,9 +11,10 @@ import (
 // realPatience is how much real time a run may take before watch prints what the run does.
 const realPatience = time.Minute
 
-// watch prints what a test is doing, if it takes long. Virtual time passes only while everything
-// waits. So if code spins, or waits for something outside the bubble, virtual time stands still. In
-// that case Config.Patience never ends the test, and only the text that watch prints says why.
+// watch prints what a test is doing, if the test takes long. Virtual time passes only while
+// everything waits. So if code spins, or waits for something outside the bubble, virtual time
+// stands still. In that case Config.Patience never ends the test, and only the text that watch
+// prints says why.
 func watch(name string, after time.Duration, out io.Writer) *time.Timer {
 	return time.AfterFunc(after, func() {
 		buf := make([]byte, 4<<20)

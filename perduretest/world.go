@@ -19,9 +19,9 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// forever is the period of all periodic work of a node. With the usual periods, a test that lets a
-// year pass would mostly run lease renewals and sweeps. The test does not need them, because there
-// is one node, which dies only when the test kills it.
+// forever is the period of all periodic work of a node, so a test never sees that work. With the
+// usual periods, a test that lets a year pass would mostly run lease renewals and sweeps. A test
+// does not need them, because there is only one node, which dies only when the test kills it.
 const forever = 100 * 365 * 24 * time.Hour
 
 const shards = 4
@@ -93,7 +93,7 @@ func (w *world) end(why error) {
 	}
 }
 
-// enter makes p the process that runs now; nil means none.
+// enter makes p the process that runs now, and returns the process before it. nil means no process.
 func (w *world) enter(p *crash.Process) (before *crash.Process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -209,13 +209,13 @@ func (w *world) body(key string) *body {
 }
 
 // Effect records that the body of a step has changed the outside world: for example, it moved money
-// or sent a mail. Call it in the fake of a service, where the real service would have its effect,
-// with a text that names the effect, such as "charge order-17". If a service recognises a repeated
-// request by its [perdure.IdempotencyKey], the repeated request has no effect, so the fake must not
-// call Effect for it.
+// or sent a mail. Call Effect in the fake of a service, at the place where the real service would
+// change something. Pass a text that names the effect, such as "charge order-17". If a service
+// recognises a repeated request by its [perdure.IdempotencyKey], the repeated request has no
+// effect, so the fake must not call Effect for it.
 //
-// [Explore] reports effects that happened more often than without a crash; [Env.Effects] counts
-// them. Outside tests of this package, Effect does nothing.
+// [Explore] reports effects that happened more often than without a crash. [Env.Effects] returns
+// how often each effect has happened. Outside tests of this package, Effect does nothing.
 func Effect(ctx context.Context, name string) {
 	w, ok := ctx.Value(worldKey{}).(*world)
 	if !ok {

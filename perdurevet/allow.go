@@ -12,9 +12,9 @@ import (
 //	//perdure:allow <reason>
 //	//perdure:allow <check>[,<check>] <reason>
 //
-// At the end of a line, the comment covers that line. On its own line above a statement, it covers
-// the statement. In the comment of a function it covers the function, and above the package clause
-// it covers the file.
+// At the end of a line, the comment covers that line. On its own line above a statement, the
+// comment covers the statement. In the doc comment of a function it covers the function, and above
+// the package clause it covers the file.
 type allowed struct {
 	pos      token.Pos
 	checks   []check // empty means all checks
@@ -59,7 +59,8 @@ func (p *program) readAllows() allows {
 	return all
 }
 
-// parse splits the text into the names of checks, if it starts with such names, and the reason.
+// parse splits the text of a comment into names of checks and the reason. The text may have no
+// names of checks.
 func (a *allowed) parse(text string) {
 	text = strings.TrimSpace(text)
 	first, rest, _ := strings.Cut(text, " ")

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// durable reports whether the journal records a call. It records verbs of package perdure that are
-// called on, or receive, a workflow context. A function that receives a workflow context and may
-// make such a call is durable too.
+// durable reports whether the journal records a call. The journal records the verbs of package
+// perdure that are methods of a workflow context or receive one. A function that receives a
+// workflow context and may make such a call is durable too.
 func (p *program) durable(call *ast.CallExpr) bool {
 	if tv := p.info.Types[call.Fun]; tv.IsType() || tv.IsBuiltin() {
 		return false
@@ -63,7 +63,7 @@ func (p *program) reportDurableInStep(f *function) {
 }
 
 // reportOuterContexts reports a function that uses the context of the function around it instead of
-// its own.
+// its own context.
 func (p *program) reportOuterContexts(f *function) {
 	owner := f.owner()
 	if owner == nil {
@@ -117,14 +117,14 @@ func (p *program) reportClients(f *function) {
 	})
 }
 
-// operates are the groups of operator verbs that an App returns: app.Breakers().
+// operates are the methods of an App that return a group of operator verbs, such as app.Breakers().
 var operates = map[string]bool{
 	"Breakers": true, "DeadTasks": true, "Entities": true, "Executions": true, "Histories": true, "Limits": true,
 	"Locks": true, "Mailboxes": true, "Queues": true, "Schedules": true, "Signals": true, "Tasks": true,
 }
 
-// reportDirectCalls reports direct calls of the code of workflows and activities. Such code should
-// be called through its handle.
+// reportDirectCalls reports direct calls of the code of workflows and activities. A program should
+// call such code through the handle of the workflow or activity.
 func (p *program) reportDirectCalls(f *function) {
 	f.each(func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)

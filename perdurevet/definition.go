@@ -6,7 +6,8 @@ import (
 	"go/types"
 )
 
-// handle returns the workflow or activity whose handle the expression is.
+// handle returns the workflow or activity to which a handle belongs. The handle is the value of the
+// expression e.
 func (p *program) handle(e ast.Expr) boundTo {
 	if e == nil {
 		return boundTo{}
@@ -238,7 +239,8 @@ func (p *program) heldTypeOf(e ast.Expr, types ...string) string {
 	return heldType(p.info.TypeOf(e), types...)
 }
 
-// heldType returns the type of package perdure that a variable holds, directly or as an element.
+// heldType returns which of the named types of package perdure a variable of type t holds, directly
+// or as an element.
 func heldType(t types.Type, names ...string) string {
 	for t != nil {
 		for _, name := range names {

@@ -114,8 +114,8 @@ func (p *program) reportContinues(f *function) {
 	})
 }
 
-// reportDefers reports plain defers with effects that should happen only when the execution really
-// ends.
+// reportDefers reports plain defers whose effects should happen only when the execution really
+// ends. A plain defer also runs when the run leaves memory.
 func (p *program) reportDefers(f *function) {
 	f.each(func(n ast.Node) {
 		d, ok := n.(*ast.DeferStmt)

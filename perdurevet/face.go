@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// facePath is the package that users import, called the face here. The checks derive most facts
-// from the types of its functions, so a new verb needs no entry here: a function that takes a
-// WorkflowCtx is a durable call, and a function that takes a func(WorkflowCtx, …) receives workflow
-// code. The tables below contain only what the types do not say.
+// facePath is the import path of package perdure, which users import. This package calls it the
+// face. The checks derive most facts from the types of its functions, so a new verb needs no entry
+// here: a function that takes a WorkflowCtx is a durable call, and a function that takes a
+// func(WorkflowCtx, …) receives workflow code. The tables below contain only what the types do not
+// say.
 const facePath = "github.com/perdure/perdure"
 
 // accessors read the execution and are allowed anywhere, including in a step.
@@ -21,8 +22,8 @@ var scopes = set("WorkflowCtx.WithTimeout", "WorkflowCtx.Detached")
 // must not use them either, because steps do not run on replay.
 var draws = set("WorkflowCtx.Rand", "WorkflowCtx.UUID")
 
-// coroutines are the verbs that run their function as a separate coroutine. A coroutine counts the
-// occurrences of its steps separately.
+// coroutines are the verbs that run their function as a separate coroutine. Each coroutine counts
+// separately how often it has used the name of a step.
 var coroutines = set("Go", "Update.Handle")
 
 // bodies maps verbs to the role of the function that they receive, for functions whose parameters
@@ -37,7 +38,7 @@ var bodies = map[string]role{
 	"Workflow.KeyedBy":     roleKey,
 	"Activity.StepKeyedBy": roleKey,
 	"Query.Handle":         roleRead,
-	"Update.Handle":        roleRead, // its validators
+	"Update.Handle":        roleRead, // the validators of the update
 	"NewView":              roleEntity,
 	"NewRPC":               roleService,
 	"RPC.Bind":             roleService,

@@ -95,7 +95,7 @@ var rules = []rule{
 	{"log", "Logger", "Print Printf Println Fatal Fatalf Fatalln Panic Panicf Panicln Output", effect, useLog},
 	{"log/slog", "", "Debug DebugContext Info InfoContext Warn WarnContext Error ErrorContext Log LogAttrs", effect, useLog},
 
-	// split, because internal/archtest searches for this word
+	// The word is split, because internal/archtest searches for it.
 	{"context", "", "Background TO" + "DO", context, useBody},
 
 	{facePath + "/embedded", "", "*", client, useVerb},
@@ -104,7 +104,7 @@ var rules = []rule{
 
 const useVerb = "its calls are not journaled, so every replay repeats them; pass the workflow context itself: child.Run(ctx, in)"
 
-// forbidden is the table, by package.
+// forbidden returns the rules, by package.
 var forbidden = sync.OnceValue(func() map[string][]rule {
 	m := map[string][]rule{}
 	for _, r := range rules {

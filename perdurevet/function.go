@@ -17,7 +17,7 @@ const (
 	roleMachine              // a method of an event-driven workflow
 	// code of a step or an activity: does not run on replay
 	roleStep
-	roleTx // the same, inside a transaction of the user's database
+	roleTx // code of a step inside a transaction of the user's database
 	// an operation or a view of an entity, or a function that receives an EntityCtx
 	roleEntity
 	roleService // an RPC of a service
@@ -65,7 +65,7 @@ type function struct {
 	callees  []use           // functions of this package that it mentions
 	summary  map[check]reach // everything that the function reaches, by check
 	handler  map[check]reach // the part of summary that is forbidden in a handler
-	imported []reach         // the part that functions of other packages reach
+	imported []reach         // the part of summary that functions of other packages reach
 	mutator  bool            // a method that changes data behind its receiver
 	unkeyed  *unkeyed        // a step without a key that a caller in a loop would repeat
 	binding  []boundTo       // the workflows and activities whose code it is
@@ -113,8 +113,8 @@ func (f *function) receiver() *types.Var {
 	return f.sig.Recv()
 }
 
-// each visits the nodes of the function. It skips function literals inside, which are separate
-// functions.
+// each visits the nodes of the function. It skips function literals inside the function, which are
+// functions of their own.
 func (f *function) each(visit func(ast.Node)) {
 	ast.Inspect(f.body, func(n ast.Node) bool {
 		if n == nil {
@@ -126,7 +126,8 @@ func (f *function) each(visit func(ast.Node)) {
 	})
 }
 
-// collect finds all functions, outer ones first, and the parent of every node.
+// collect finds the parent of every node, and all functions. A function comes before the literals
+// inside it.
 func (p *program) collect() {
 	for _, file := range p.pass.Files {
 		test := strings.HasSuffix(p.pass.Fset.File(file.Pos()).Name(), "_test.go")
@@ -226,7 +227,7 @@ func (p *program) assign() {
 		p.assignArguments(call)
 	}
 
-	for _, f := range p.functions { // outer ones first
+	for _, f := range p.functions { // outer functions first
 		switch {
 		case f.hasCtx():
 			f.role = roleWorkflow
@@ -239,7 +240,8 @@ func (p *program) assign() {
 			f.role = roleMachine
 		case f.outer == nil:
 		case f.outer.role.isReplayed() && hasContext(f.sig):
-			// Workflow code has no context to pass, so the SDK calls this literal, as a step.
+			// This literal takes a context.Context, which workflow code does not have. So the SDK
+			// calls the literal, as a step.
 			f.role = roleStep
 		default:
 			f.role = f.outer.role
@@ -248,7 +250,7 @@ func (p *program) assign() {
 }
 
 // assignArguments gives roles to functions that a verb of the face receives. It also records the
-// definition that they are the code of.
+// workflow or activity whose code such a function is.
 func (p *program) assignArguments(call *ast.CallExpr) {
 	callee := p.callee(call)
 	verb := faceFunc(callee)

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Hints for handlers. A handler does not run again on replay, so it may read the clock and draw
-// random numbers. It must not wait, and effects outside its commit may be lost or happen twice.
+// Hints for handlers, which are the code of entities and services. A handler does not run again on
+// replay, so it may read the clock and draw random numbers. It must not wait, and effects outside
+// its commit may be lost or happen twice.
 const (
 	waitsSleep   = "the other calls of the key wait, and a crash loses it; start a workflow that waits with ctx.Sleep"
 	waitsTimer   = "the other calls of the key wait, and a crash loses it; start a workflow that waits with ctx.Timer"
@@ -39,8 +40,9 @@ func handlerHint(r reach, in role) (hint string, ok bool) {
 	return "", false
 }
 
-// inHandlers selects the actions of a function that some kind of handler must not do. A goroutine
-// is allowed if the same function waits for it, because such a goroutine does not outlive the call.
+// inHandlers returns those actions of a function that are forbidden in at least one kind of
+// handler. A goroutine is allowed if the same function waits for it, because such a goroutine does
+// not outlive the call.
 func (p *program) inHandlers(f *function) []reach {
 	all := slices.Concat(f.direct, p.stateChanges(f))
 
@@ -81,8 +83,8 @@ func (p *program) stateChanges(f *function) []reach {
 }
 
 // reportHandlers reports actions of a handler, direct or indirect, that block other calls or are
-// not part of its commit. Handlers in tests block and observe on purpose, so reportHandlers reports
-// only their use of the clock.
+// not part of the commit of the handler. Handlers in tests block and observe on purpose, so in
+// tests reportHandlers reports only the use of the clock.
 func (p *program) reportHandlers(f *function) {
 	for _, r := range p.inHandlers(f) {
 		p.reportHandler(f, r, r.node, r.via)
@@ -90,7 +92,7 @@ func (p *program) reportHandlers(f *function) {
 
 	for _, u := range f.callees {
 		if u.f.role != roleNone {
-			continue // reported where that function is judged
+			continue // judge reports this when it looks at that function
 		}
 		via := ""
 		if u.f.obj != nil {

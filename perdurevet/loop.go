@@ -6,7 +6,8 @@ import (
 	"go/types"
 )
 
-// unkeyed is a perdure.Do without a StepKey. Only its name and its occurrence identify it.
+// unkeyed is a call of perdure.Do without a StepKey. Such a step is identified only by its name and
+// by how often the coroutine has used that name before.
 type unkeyed struct {
 	Name  string
 	Where string
@@ -116,7 +117,7 @@ func (p *program) reportLoops(f *function) {
 	})
 }
 
-// inLoop reports whether a loop on the same coroutine repeats a call.
+// inLoop reports whether a loop repeats a call within the same coroutine.
 func (p *program) inLoop(call *ast.CallExpr) bool {
 	var n ast.Node = call
 	for parent := p.parents[n]; parent != nil; n, parent = parent, p.parents[parent] {

@@ -168,8 +168,8 @@ func (p *program) isSortedAfter(f *function, v *types.Var, after token.Pos) (yes
 	return yes
 }
 
-// reportMutexes reports locks that are held during a durable call. The execution may leave memory
-// there, or wait for days.
+// reportMutexes reports mutexes that are locked during a durable call. During such a call the
+// execution may leave memory, or wait for days.
 func (p *program) reportMutexes(f *function) {
 	type held struct {
 		call *ast.CallExpr

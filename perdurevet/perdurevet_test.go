@@ -30,9 +30,9 @@ var all = &analysis.Analyzer{
 	},
 }
 
-// TestSnippets runs the checks over right and wrong programs that use the real package. Programs
-// with a stub would still compile after a change of the real package, and the checks would look for
-// old names.
+// TestSnippets runs the checks over right and wrong programs that use the real package. With a
+// stub, the programs would still compile after a change of the real package, although the checks
+// look for names that the real package no longer has.
 func TestSnippets(t *testing.T) {
 	t.Parallel()
 	// The root has the go.mod, so that the snippets are packages of this module.
@@ -55,7 +55,8 @@ func TestAhead(t *testing.T) {
 	analysistest.Run(t, dir, all, "ahead", "programs/...")
 }
 
-// TestDocumented checks that every check has a row in the documentation. Findings link to it.
+// TestDocumented checks that every check has a row in the documentation. Findings link to the
+// documentation.
 func TestDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/vet.md")

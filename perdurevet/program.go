@@ -18,13 +18,13 @@ type program struct {
 	pass *analysis.Pass
 	info *types.Info
 
-	functions []*function // outer ones first
+	functions []*function // a function comes before the literals inside it
 	calls     []*ast.CallExpr
 	byNode    map[ast.Node]*function
 	byObj     map[*types.Func]*function
 	parents   map[ast.Node]ast.Node
 	initial   map[*types.Var]ast.Expr // the value in the declaration of a variable
-	// the first value that is assigned to a variable that was declared without a value
+	// For a variable that is declared without a value: the first value that is assigned to it.
 	first      map[*types.Var]ast.Expr
 	reassigned map[*types.Var]bool      // variables that are assigned after their declaration
 	mutable    map[*types.Var]token.Pos // package variables that change, and where
@@ -49,7 +49,8 @@ func runIndex(pass *analysis.Pass) (any, error) {
 	})
 	ours := pass.Module != nil && pass.Module.Path != "" && pass.Module.Version == ""
 	if !uses && !ours || isFace(pass.Pkg) {
-		// the table covers code of other modules, and the face itself is not checked
+		// The table covers the code of other modules, and perdurevet does not check the face
+		// itself.
 		return findings{}, nil
 	}
 

@@ -14,11 +14,11 @@ type reach struct {
 	What  string   // time.Now
 	Hint  string   // the problem and what to write instead
 	Where string   // file and line
-	via   string   // the function of another package that does it
+	via   string   // the function of another package that does the action
 	node  ast.Node // where
 }
 
-// funcFact is what the analysis of other packages knows about a function.
+// funcFact is what the analysis of a package tells the analysis of other packages about a function.
 type funcFact struct {
 	Reaches []reach
 	Handler []reach // the part that is forbidden in a handler
@@ -27,7 +27,8 @@ type funcFact struct {
 	Mutator bool // a method that changes data behind its receiver
 }
 
-// varFact is what the analysis of other packages knows about a package variable.
+// varFact is what the analysis of a package tells the analysis of other packages about a package
+// variable.
 type varFact struct {
 	Changed string // where it is assigned to
 	Handle  boundTo
@@ -90,7 +91,7 @@ func (p *program) computeReach() {
 		for _, f := range p.functions {
 			for _, u := range f.callees {
 				if u.f.role != roleNone {
-					continue // reported where that function is judged
+					continue // judge reports this when it looks at that function
 				}
 				changed = inherit(f.summary, u.f.summary) || changed
 				changed = inherit(f.handler, u.f.handler) || changed
@@ -151,7 +152,7 @@ func (p *program) scan(f *function) {
 		case *ast.CallExpr:
 			p.scanCall(f, n, add)
 		case *ast.FuncLit:
-			// If the literal takes a context, other code calls it, as a step.
+			// If the literal takes a context, the SDK calls it, as a step.
 			if inner := p.byNode[n]; inner != nil && !hasContext(inner.sig) {
 				f.callees = append(f.callees, use{n, inner})
 			}
@@ -161,7 +162,7 @@ func (p *program) scan(f *function) {
 	})
 }
 
-// scanCall finds a context.Context that code passes on although its function did not receive one.
+// scanCall finds calls that pass on a context.Context. It skips ordinary functions.
 func (p *program) scanCall(f *function, call *ast.CallExpr, add func(check, ast.Node, string, string)) {
 	if f.role == roleNone {
 		return // an ordinary function may have received a context
@@ -246,7 +247,8 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 	}
 }
 
-// reportReplays reports actions of workflow code, direct or indirect, that differ on replay.
+// reportReplays reports actions of workflow code, direct or indirect, that may have another result
+// on replay.
 func (p *program) reportReplays(f *function) {
 	for _, r := range f.direct {
 		if r.via != "" {
@@ -319,7 +321,8 @@ func (p *program) export() {
 	}
 }
 
-// whole returns the expression around the last identifier of a name, such as time.Now for Now.
+// whole returns the expression around the last identifier of a name, such as the action, such as
+// time.Now for Now.
 func (p *program) whole(id *ast.Ident) ast.Expr {
 	if sel, ok := p.parents[id].(*ast.SelectorExpr); ok && sel.Sel == id {
 		return sel

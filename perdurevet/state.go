@@ -11,11 +11,11 @@ type write struct {
 	at     ast.Node
 	target ast.Expr
 	v      *types.Var
-	// the assignment changes data behind the variable: a field behind a pointer, or an element
+	// The assignment changes data behind the variable: a field behind a pointer, or an element.
 	through bool
 }
 
-// findAssignments finds the writes of one node.
+// findAssignments returns the assignments of one node of the syntax tree.
 func (p *program) findAssignments(n ast.Node) (ws []write) {
 	add := func(e ast.Expr) {
 		if v, through := p.root(e); v != nil {
@@ -27,7 +27,7 @@ func (p *program) findAssignments(n ast.Node) (ws []write) {
 	case *ast.AssignStmt:
 		for _, left := range n.Lhs {
 			if id, ok := left.(*ast.Ident); ok && p.info.Uses[id] == nil {
-				continue // declares it
+				continue // the statement declares the variable
 			}
 			add(left)
 		}
@@ -61,7 +61,7 @@ func (p *program) findAssignments(n ast.Node) (ws []write) {
 	return ws
 }
 
-// root returns the variable that an assignable expression starts with.
+// root returns the variable that an assignable expression starts with, such as v for v.f[i].
 func (p *program) root(e ast.Expr) (v *types.Var, through bool) {
 	for {
 		switch x := e.(type) {
@@ -249,7 +249,7 @@ func (p *program) reportReads(f *function) {
 		case *ast.CallExpr:
 			v, ok := p.mutatedVariable(n)
 			if !ok || isPackageLevel(v) {
-				return // reported elsewhere, as a package variable that changes
+				return // scanIdent reports it, as a package variable that changes
 			}
 			home := f.declaringFunction(v)
 			if v == f.receiver() || home != nil && home.role == roleNone {
@@ -267,7 +267,7 @@ func (p *program) reportWrites(f *function) {
 				if f.role.isHandler() && !f.test {
 					p.report(state, w.at, "package variable %s changed by %s: %s", w.v.Name(), f.role.where(), keepInState)
 				}
-				continue // in workflow code it is reported as a package variable that changes
+				continue // in workflow code, scanIdent reports it
 			}
 			p.judgeWrite(f, w)
 		}

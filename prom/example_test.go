@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/prom"
 )
 
-// A program that uses a server registers its metrics with Prometheus. An app with a store of its
-// own uses embedded.Config.Metrics instead.
+// A program that connects to a server registers its metrics with Prometheus. An app with a store of
+// its own uses embedded.Config.Metrics instead.
 func ExampleMetrics() {
 	dialer := perdure.Dialer{Metrics: prom.Metrics(prometheus.NewRegistry())}
 	connect := func(ctx context.Context, defs ...perdure.Definition) (*perdure.App, error) {

@@ -1,4 +1,4 @@
-// Package prom lets an app that uses a server register its metrics with Prometheus. It is a
+// Package prom lets an app that connects to a server register its metrics with Prometheus. It is a
 // separate package so that only programs that use it link the client library.
 package prom
 

@@ -79,7 +79,8 @@ func await(t *testing.T, g prometheus.Gatherer, family string, want float64) {
 	}
 }
 
-// An app of Dial counts what its own process does, and reports whether it is connected.
+// An app that Dial has opened counts what its own process does, and reports whether it is
+// connected.
 func TestMetricsOfADialedApp(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "127.0.0.1:0")
@@ -108,7 +109,7 @@ func TestMetricsOfADialedApp(t *testing.T) {
 		}
 	}
 
-	// The server counts what happens to executions. The app must not count it again.
+	// The server counts what happens to executions. The app must not count the same things again.
 	if got := value(t, reg, "perdure_workflow_runs_started_total"); got != -1 {
 		t.Errorf("the app has counted %v starts", got)
 	}

@@ -3,9 +3,9 @@
 //
 // Calls of one sender arrive at an entity in order and once, if the sender is a workflow, an
 // operation, or a program that waits for each answer. Messages of other senders may arrive out of
-// order or twice: devices that try again, several consumers of one queue, web hooks. Such a sender
-// numbers its messages from 1, separately for each receiver ([Numbers] does that). The receiver
-// keeps a [Sorter].
+// order or twice. Such senders are, for example, devices that try again, several consumers of one
+// queue, and web hooks. Such a sender numbers its messages from 1, separately for each receiver.
+// The type [Numbers] does that. The receiver keeps a [Sorter].
 //
 // The receiver gets every message of a sender once, in the order of the numbers. A message whose
 // predecessors have not arrived waits for them. The window of the sorter is how long a message may

@@ -22,7 +22,8 @@ func Example() {
 	meters := perdure.NewEntity[meter]("meter")
 	flush := perdure.DeclareOperation[perdure.Void, perdure.Void]("meter", "flush")
 
-	// handle applies readings, and limits how long readings behind a gap wait.
+	// handle applies readings that are in order. It also schedules a flush, so that readings behind
+	// a gap do not wait longer than the window.
 	handle := func(ctx perdure.EntityCtx, m *meter, ready []sorter.Message) error {
 		for _, r := range ready {
 			var watts int

@@ -9,10 +9,10 @@ import (
 // MaxReceivers is the largest number of receivers that [Numbers] can count for.
 const MaxReceivers = 100_000
 
-// Numbers number the messages of a sender, separately for each receiver. They use no clock. A
-// sender that can store its Numbers stores them together with the messages. A sender that cannot
-// store them uses a greater epoch whenever it starts, such as the time of its start. Names of
-// receivers are compared byte by byte.
+// Numbers gives numbers to the messages of a sender, separately for each receiver. It uses no
+// clock. A sender that can store its Numbers should store it together with the messages. A sender
+// that cannot do so must use a greater epoch whenever it starts, such as the time of its start.
+// Names of receivers are compared byte by byte.
 type Numbers struct {
 	Sender string           `json:"sender"`
 	Epoch  int64            `json:"epoch,omitempty"`

@@ -14,7 +14,8 @@ import (
 type Message struct {
 	// Sender names the sender. Names are compared byte by byte.
 	Sender string `json:"sender"`
-	// Epoch is the run of the sender. It grows when the sender begins again with number 1.
+	// Epoch says in which epoch the sender sent the message. A sender that begins again with number
+	// 1 uses a greater epoch.
 	Epoch int64 `json:"epoch,omitempty"`
 	// Number counts the messages of the epoch to this receiver, from 1.
 	Number int64 `json:"number"`
@@ -22,20 +23,20 @@ type Message struct {
 	Body json.RawMessage `json:"body,omitempty"`
 }
 
-// Limits bound a sorter. A zero field means its default.
+// Limits are the limits of a sorter. A zero field means the default of that field.
 type Limits struct {
-	// Window is how long a message waits for its predecessors; 30 minutes by default.
+	// Window is how long a message waits for its predecessors. The default is 30 minutes.
 	Window time.Duration
-	// Senders is how many senders the sorter remembers; 1,000 by default. The sorter forgets a
-	// sender only to make room for another one. It does so only if the sender has no waiting
+	// Senders is how many senders the sorter remembers. The default is 1,000. The sorter forgets a
+	// sender only to make room for another sender. It forgets only a sender that has no waiting
 	// messages and has been silent for Keep.
 	Senders int
-	// Keep is the shortest time for which the sorter remembers a silent sender; a day by default.
-	// When the sorter has forgotten a sender, it no longer recognises repetitions of messages of
-	// that sender.
+	// Keep is the shortest time for which the sorter remembers a silent sender. The default is a
+	// day. When the sorter has forgotten a sender, it no longer recognises repetitions of messages
+	// of that sender.
 	Keep time.Duration
-	// Waiting and Bytes limit the waiting messages of all senders together; 1,000 messages and 256
-	// KiB by default.
+	// Waiting and Bytes limit the waiting messages of all senders together. The defaults are 1,000
+	// messages and 256 KiB.
 	Waiting, Bytes int
 }
 
@@ -62,7 +63,7 @@ type Sender struct {
 	Last  int64 `json:"last"` // number of the last message that was delivered or skipped
 	// Heard is when the last message of the sender arrived.
 	Heard time.Time `json:"heard"`
-	// Waiting are the messages behind a gap, by number.
+	// Waiting has the messages behind a gap, in the order of their numbers.
 	Waiting []Held `json:"waiting,omitempty"`
 }
 
@@ -95,10 +96,11 @@ func (s *Sorter) Receive(l Limits, m Message, now time.Time) ([]Message, error) 
 	held := Held{Number: m.Number, Since: now, Body: m.Body}
 	switch {
 	case m.Epoch < from.Epoch || m.Epoch == from.Epoch && m.Number <= from.Last || m.Epoch == from.Epoch && from.has(m.Number):
-		from.Heard = later(from.Heard, now) // only a known sender can repeat a message
+		from.Heard = later(from.Heard, now) // from is in s: only known senders repeat messages
 		return ready, nil
 	case m.Number > 1 && (m.Epoch > from.Epoch || m.Number > from.Last+1):
-		// The message will wait. Messages of an earlier epoch are delivered now and make room.
+		// The message will have to wait. The waiting messages of an earlier epoch are delivered
+		// now, which makes room.
 		if err := s.room(l, from, &m, &held); err != nil {
 			return ready, err
 		}
@@ -231,8 +233,9 @@ func (f *Sender) hold(h Held) {
 	f.Waiting = slices.Insert(f.Waiting, i, h)
 }
 
-// release appends messages that no longer wait to ready. It takes the messages at the front: as
-// many as first says, even if predecessors are missing, and then further ones up to the next gap.
+// release appends messages that no longer wait to ready. It takes the first messages, as many as
+// the parameter first says, even if predecessors are missing. Then it takes further messages up to
+// the next gap.
 func (f *Sender) release(ready []Message, name string, first int) []Message {
 	n := 0
 	for n < len(f.Waiting) && (n < first || f.Waiting[n].Number == f.Last+1) {

@@ -59,7 +59,7 @@ func (r *receiver) receive(sender string, epoch, number int64) error {
 	return err
 }
 
-// must receives messages of epoch 0.
+// must passes messages of epoch 0 to the sorter. The sorter must accept them.
 func (r *receiver) must(sender string, numbers ...int64) {
 	r.t.Helper()
 	for _, n := range numbers {
@@ -196,7 +196,7 @@ func TestMissingPredecessor(t *testing.T) {
 		t.Errorf("due at %s, %v", due, ok)
 	}
 
-	// A message of another sender also ends the wait.
+	// A message of another sender also releases messages whose window is over.
 	r.now = noon.Add(2 * time.Minute)
 	r.must("b", 1)
 	r.want("a0.8 b0.1")
@@ -242,9 +242,9 @@ func TestEpochs(t *testing.T) {
 	})
 }
 
-// A full sorter refuses a message and does not keep it, so the sender can try again. Messages that
-// need not wait always have room. The sorter forgets a sender only if the sender has been silent
-// for a long time.
+// A full sorter refuses a message and does not keep it, so the sender can try again. The sorter
+// never refuses a message that need not wait. The sorter forgets a sender only if the sender has
+// been silent for a long time.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
@@ -257,7 +257,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	r.must("b", 1)
-	r.must("a", 3, 2) // the first repeats a message that waits, the second is the missing one
+	r.must("a", 3, 2) // 3 repeats a message that waits, and 2 is the missing message
 	r.want("b0.1 a0.2 a0.3 a0.4")
 
 	if err := r.receive("c", 0, 1); !errors.Is(err, perdure.ErrExhausted) {

@@ -17,7 +17,7 @@ type RawRow struct {
 }
 
 // Fingerprint identifies one version of the row of an entity. It is computed from raw rows, so it
-// also works for a row that cannot be read. The zero value has seen no row.
+// also works for a row that cannot be read. The zero value is a fingerprint without a row.
 type Fingerprint struct{ seen hash.Hash }
 
 // Add includes a row of the entity. It ignores rows of other tables.

@@ -8,7 +8,7 @@ import (
 
 // Reports are the replay reports of tenants: what a CI job or a worker found when it replayed
 // histories with a build. They belong to no shard, and any process may add them. A sweep removes
-// old ones; see [SweepRequest.ReportsBefore].
+// old reports; see [SweepRequest.ReportsBefore].
 type Reports interface {
 	// AddReport stores a report, unless the tenant has a report of the same request. It returns the
 	// report that the tenant has for the request, without its body. So if a caller does not know
@@ -18,11 +18,11 @@ type Reports interface {
 	// removes the report that it adds. On some stores, calls that run at the same time do not see
 	// each other's reports. So the tenant may have a few reports too many until the next call.
 	AddReport(ctx context.Context, row ReportRow, keep ReportBounds) (ReportRow, error)
-	// LoadReport returns a report of the tenant with its body; nil if there is none.
+	// LoadReport returns a report of the tenant with its body, or nil if there is none.
 	LoadReport(ctx context.Context, tenant string, id model.ReportID) (*ReportRow, error)
 	// ListReports returns reports without their bodies, newest id first. It returns at most Limit
-	// reports and about MaxBytes of heads, but at least one if there is one. A report whose head
-	// cannot be read has Damaged set.
+	// reports and about MaxBytes of heads, but at least one report if there is any. A report whose
+	// head cannot be read has Damaged set.
 	ListReports(ctx context.Context, q ReportQuery) ([]ReportRow, error)
 }
 

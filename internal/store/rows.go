@@ -23,21 +23,23 @@ type NodeInfo struct {
 	Version   string
 	// LinkAddress is where the node listens for other nodes, and LinkKey is the fingerprint of the
 	// certificate that it presents there. Both are empty if it does not listen. Only a store that
-	// nodes share keeps them.
+	// several nodes can share stores these two fields.
 	LinkAddress, LinkKey string
 	// Weight is the share of the shards that the node should own, relative to the weights of the
 	// other nodes. Zero means that the node runs an older build, which does not know weights or
-	// orders to drain. Only a store that nodes share keeps it.
+	// orders to drain. Only a store that several nodes can share stores the weight.
 	Weight int
 	// Drained says that an operator has asked the node to hand its shards over and to take no
-	// others. Ownership.SetDrained changes it. Only a store that nodes share keeps it.
+	// others. Ownership.SetDrained changes this field. Only a store that several nodes can share
+	// stores it.
 	Drained bool
 	// Groups are the shard groups whose shards the node takes; none means the default group. Only a
-	// store that nodes share keeps it.
+	// store that several nodes can share stores the groups.
 	Groups []string
 	// Home is the process of the node: an id that stays the same when the process registers again
 	// under another ID. Zero means that the node runs an older build, which does not store the
-	// names of its remote workers, see Workers. Only a store that nodes share keeps it.
+	// names of its remote workers, see Workers. Only a store that several nodes can share stores
+	// Home.
 	Home model.NodeID
 
 	// Sole means that no other process has the store open. If it is set, Register removes every
@@ -166,17 +168,17 @@ type AcquiredShard struct {
 	Received map[model.ShardID]int64
 	// Sent is the position of the last message sent to another shard.
 	Sent map[model.ShardID]int64
-	// Crashed means that the last owner did not release the shard. The stores do not set it. The
-	// engine does, from its view of the nodes.
+	// Crashed means that the last owner did not release the shard. The stores do not set this
+	// field. The engine sets it from its view of the nodes.
 	Crashed bool
 	// Tokens is the token mark of the shard, see TokenMark. No earlier owner has given out a higher
 	// fencing token.
 	Tokens int64
 	// Foreign says that another process owned the shard last. The engine sets it.
 	Foreign bool
-	// Handed says that the engine need not wait for workers that still hold runs or claims of that
-	// owner. Either the owner is alive and has handed the shard over, or its workers have ended
-	// with it. The engine sets it.
+	// Handed says that the engine need not wait for workers that still hold runs or claims of the
+	// last owner. Either the owner is alive and has handed the shard over, or its workers have
+	// ended with it. The engine sets it.
 	Handed bool
 }
 
@@ -242,7 +244,7 @@ func (d *RunDetails) Key() RunKey {
 	return RunKey{Shard: d.Execution.Shard, Run: d.Execution.Start.Run}
 }
 
-// Size returns roughly the bytes of the bodies of its rows.
+// Size returns roughly how many bytes the bodies of the rows of the run have.
 func (r *Run) Size() (n int) {
 	if x := r.Execution; x != nil {
 		n = x.Start.Input.Size() + x.Outcome.Output.Size()
@@ -443,8 +445,9 @@ type Page struct {
 // ExpiredRequest asks for runs that may be removed.
 type ExpiredRequest struct {
 	Shards []model.ShardID
-	// ClosedBefore is the limit for runs that have no removal time of their own: they may be
-	// removed if they were closed before it. Now is the limit for runs that have one.
+	// ClosedBefore is the limit for runs that have no removal time of their own: these runs may be
+	// removed if they were closed before ClosedBefore. A run with its own removal time may be
+	// removed if that time is before Now.
 	ClosedBefore, Now model.Time
 	// After is where the walk continues: Next of the call before, zero for the start.
 	After RunKey
@@ -471,21 +474,22 @@ type SweepRequest struct {
 	// Answered removes remembered answers whose callers have received them and cannot ask again.
 	// They may belong to any shard. Limit does not bound their number.
 	Answered []RequestKey
-	// LogsBefore removes log lines of tasks that are older. Zero keeps all.
+	// LogsBefore removes log lines of tasks from before this time. Zero keeps all of them.
 	LogsBefore model.Time
-	// SettingsBefore removes tombstones of settings that are older. Zero keeps all. They belong to
-	// no shard, so any node may remove them.
+	// SettingsBefore removes tombstones of settings from before this time. Zero keeps all of them.
+	// Settings belong to no shard, so any node may remove tombstones.
 	SettingsBefore model.Time
-	// DeadLettersBefore removes dead letters whose request was made before it. Zero keeps all.
+	// DeadLettersBefore removes dead letters whose request was made before this time. Zero keeps
+	// all of them.
 	DeadLettersBefore model.Time
-	// PeerMailBefore removes notes between nodes that were written before it. Zero keeps all. They
-	// belong to no shard, so any node may remove them.
+	// PeerMailBefore removes notes between nodes that were written before this time. Zero keeps all
+	// of them. Notes belong to no shard, so any node may remove them.
 	PeerMailBefore model.Time
-	// AuditBefore removes entries of the log of administrative actions that are older. Zero keeps
-	// all. They belong to no shard, so any node may remove them.
+	// AuditBefore removes entries of the log of administrative actions from before this time. Zero
+	// keeps all of them. The entries belong to no shard, so any node may remove them.
 	AuditBefore model.Time
-	// ReportsBefore removes replay reports that are older. Zero keeps all. They belong to no shard,
-	// so any node may remove them.
+	// ReportsBefore removes replay reports from before this time. Zero keeps all of them. Reports
+	// belong to no shard, so any node may remove them.
 	ReportsBefore model.Time
 	Limit         int
 }

@@ -18,9 +18,10 @@ import (
 // [View.Settings].
 type Settings interface {
 	// PutSetting stores a setting and returns its new version, if the present version is the
-	// expected one. An expected version of 0 means that the setting must not exist. Otherwise
-	// PutSetting returns a [VersionError] of class Refused. It ignores the version in s. After an
-	// error of class Unknown the caller can read the setting to find out what happened.
+	// expected one. An expected version of 0 means that the setting must not exist. If the present
+	// version is another one, PutSetting returns a [VersionError] of class Refused. It ignores the
+	// version in s. After an error of class Unknown the caller can read the setting to find out
+	// what happened.
 	PutSetting(ctx context.Context, s Setting, expected int64) (int64, error)
 	// DeleteSetting removes a setting under the same condition and returns the version of its
 	// tombstone. Deleting a setting that does not exist is an error for every expected version.
@@ -63,8 +64,7 @@ type SettingChanges struct {
 	Counter int64
 	// Whole means that Changed has all settings. If the caller knows a setting that is not in
 	// Changed, that setting was deleted. Whole is set if the caller asked for everything. It is
-	// also set if the caller asked for changes so old that a sweep has removed tombstones among
-	// them.
+	// also set if a sweep has already removed tombstones of the changes that the caller asked for.
 	Whole bool
 	// Changed is ordered by version. It has no tombstones if Whole is set.
 	Changed []Setting

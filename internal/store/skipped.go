@@ -13,7 +13,7 @@ type SkippedError struct {
 	First error // names the first of them
 }
 
-// Error says how many rows were skipped, and why the first one was.
+// Error says how many rows were skipped, and why the first row was skipped.
 func (e *SkippedError) Error() string {
 	if e.Count == 1 {
 		return fmt.Sprintf("passed over a row that cannot be read: %v", e.First)

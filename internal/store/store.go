@@ -7,14 +7,14 @@
 // Promises of every adapter:
 //
 //   - Commit applies a batch completely or not at all. It applies a batch only if the fence of its
-//     lane has the expected epoch and the number of the batch before. A fenced lane commits
+//     lane has the expected epoch and the number of the previous batch. A fenced lane commits
 //     nothing.
 //   - Every guarded write checks the number of rows it touched. A mismatch refuses the whole batch.
 //   - A committed batch is durable, except in the memory adapter.
 //   - Reads return committed data, and never come from a replica.
 //
-// The port knows rows and transactions. It does not know workflows: core and engine decide what to
-// write.
+// The port deals with rows and transactions. It knows nothing about workflows: the packages core
+// and engine decide what to write.
 package store
 
 import (
@@ -51,10 +51,11 @@ type Info struct {
 	// Shards is the number of all shards. The number of shards of the default group is fixed when
 	// the store is created.
 	Shards int
-	// Groups are the shard groups in addition to the default one. Only a store that nodes share has
-	// any.
+	// Groups are the shard groups in addition to the default one. Only a store that several nodes
+	// can share has groups.
 	Groups []model.Group
-	// Databases hold some of the groups, if the shards are divided between several stores.
+	// Databases are the other databases, each with some of the groups, if the shards are divided
+	// between several databases.
 	Databases []Database
 	// Cluster is a random id of the store's contents.
 	Cluster string
@@ -126,9 +127,9 @@ type Ownership interface {
 	Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]AcquiredShard, error)
 
 	// SetDrained stores or withdraws the order of an operator that a node must hand its shards
-	// over. The views show it as NodeInfo.Drained. It returns false if there is no such node. A
-	// store that only one process can open refuses the order, because no other node could take the
-	// shards.
+	// over. The views show the order as NodeInfo.Drained. It returns false if there is no such
+	// node. A store that only one process can open refuses the order, because no other node could
+	// take the shards.
 	SetDrained(ctx context.Context, node model.NodeID, drained bool) (bool, error)
 
 	// Unregister removes a node and its fences. The node should have freed its shards before.
@@ -136,18 +137,20 @@ type Ownership interface {
 	Unregister(ctx context.Context, node model.NodeID, epoch int64) error
 
 	// Refence is how a lane recovers from a commit with an unknown result. It moves the fence of
-	// the lane to a new epoch with an exclusive write. That write waits for an orphaned transaction
-	// or excludes it. Refence returns the new epoch and the last batch that was applied. It fails
-	// with ErrFenced if the fence of the lane does not have the given epoch, because another node
-	// has fenced this one.
+	// the lane to a new epoch with an exclusive write. The lane may have left behind a transaction
+	// of the old epoch that still runs. The write waits for that transaction, or makes it fail
+	// later. Refence returns the new epoch and the last batch that was applied. It fails with
+	// ErrFenced if the fence of the lane does not have the given epoch, because another node has
+	// fenced the node of the lane.
 	Refence(ctx context.Context, l LaneRef) (epoch, landed int64, err error)
 }
 
-// Writer is the hot path.
+// Writer has the one method that the engine calls all the time.
 type Writer interface {
 	// Commit applies a batch. If it returns an error, nothing was applied, unless the class of the
 	// error is Unknown. The store may use the batch only during the call, because the lane reuses
-	// its memory afterwards. The lane does not reuse the values that the rows point to.
+	// the memory of the batch afterwards. The lane does not reuse the values that the rows point
+	// to.
 	Commit(ctx context.Context, b *Batch) (Committed, error)
 }
 
@@ -158,8 +161,8 @@ type Writer interface {
 // (see [model.Damaged]). A row without a valid id is skipped. In that case the method returns the
 // page together with an error for which [Whole] returns true.
 type Recovery interface {
-	// LoadRunnable returns open runs of the shards that are not parked, ordered by (shard, run),
-	// after the given one.
+	// LoadRunnable returns the open runs of the shards that are not parked, ordered by (shard,
+	// run). It starts after the run with the key after, and returns at most limit runs.
 	LoadRunnable(ctx context.Context, shards []model.ShardID, after RunKey, limit int) ([]RunHead, error)
 
 	// LoadExpired returns closed runs of the shards that may be removed. A run either has its own
@@ -168,11 +171,12 @@ type Recovery interface {
 	// was imported as closed, the time of the import is the closing time.
 	//
 	// Runs without their own removal time have no index entry, so they cost nothing while they
-	// exist. LoadExpired finds them by a walk over runs in the order of their key. That order is up
-	// to the store, but it has the runs of one shard ordered by id. One call looks at a bounded
-	// number of runs, up to the ids that are older than ClosedBefore (see OldestID): a run that was
-	// closed before that time also started before it. The walk skips open runs and other runs that
-	// stay. LoadExpired finds runs that have their own time by an index, in every call.
+	// exist. LoadExpired finds them by a walk over runs in the order of their key. Each store
+	// chooses that order, but the runs of one shard are always ordered by id. One call looks at a
+	// bounded number of runs, and only at ids that are older than ClosedBefore (see OldestID),
+	// because a run that was closed before that time also started before that time. The walk skips
+	// open runs and other runs that stay. Every call finds runs with their own removal time through
+	// an index.
 	LoadExpired(ctx context.Context, r ExpiredRequest) (Expired, error)
 
 	// LoadExecution returns the current run of an address, or the given run if run is set. It
@@ -244,8 +248,8 @@ type Reader interface {
 	// executions. It returns one group for each combination of the properties in by, in no order,
 	// and ignores q.After.
 	Tally(ctx context.Context, q Query, by TallyBy) ([]TallyGroup, error)
-	// Tenants returns the tenants that have executions, sorted. It finds each one with one step in
-	// an index, so it may be called often.
+	// Tenants returns the tenants that have executions, sorted. It jumps from one tenant to the
+	// next in an index, so it may be called often.
 	Tenants(ctx context.Context) ([]string, error)
 	// LoadEventsOf returns the stored events of a run that have the kind and a position below
 	// before, newest first, at most limit.
@@ -262,13 +266,13 @@ type Reader interface {
 	// LoadOutcomes returns the rows of the given runs that are closed.
 	LoadOutcomes(ctx context.Context, keys []RunKey) ([]Execution, error)
 	// LoadDeadLetters returns requests and messages that the engine refused and kept. It reads all
-	// shards, in the order of the ids after the given one, at most limit. A row that cannot be
-	// decoded has Damaged set.
+	// shards, and returns at most limit rows with ids above after, in the order of their ids. A row
+	// that cannot be decoded has Damaged set.
 	LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]InboxRow, error)
 	// ReadRaw calls each with rows as they are stored. It decodes nothing, so it can read damaged
 	// rows. For runs it first returns the rows of the runs, in the order of their ids, and then
-	// everything else that a removal deletes. If run is zero, it scans all runs of the shard for
-	// runs with the address. For an entity it returns the row and the mailbox.
+	// everything else that a removal deletes. If run is zero, ReadRaw scans all runs of the shard
+	// for runs with the address. For an entity it returns the row and the mailbox.
 	ReadRaw(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, each func(RawRow) error) error
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)
@@ -276,7 +280,7 @@ type Reader interface {
 	// number of deleted rows. It deletes:
 	//
 	//   - messages that their cursor has passed
-	//   - remembered requests that are older than the bound or are named
+	//   - remembered requests that are older than the bound or that the request names
 	//   - dead letters whose id is older than the bound
 	//   - events of deleted runs, and the data and log lines of their tasks
 	//   - old log lines, old tombstones of settings, and old mail between nodes
@@ -301,8 +305,7 @@ func LoadRunByParts(ctx context.Context, s Store, shard model.ShardID, address m
 	return r, err
 }
 
-// LoadDetailsByParts implements LoadDetails with several reads, for stores where a read costs next
-// to nothing.
+// LoadDetailsByParts implements LoadDetails with several reads, for stores where a read is cheap.
 func LoadDetailsByParts(ctx context.Context, s Store, shard model.ShardID, address model.Address, run model.RunID) (d RunDetails, err error) {
 	if d.Execution, err = s.LoadExecution(ctx, shard, address, run); err != nil || d.Execution == nil {
 		return d, err
@@ -327,7 +330,7 @@ func LoadDetailsByParts(ctx context.Context, s Store, shard model.ShardID, addre
 	return d, err
 }
 
-// LoadRunsByParts implements LoadRuns with LoadRun, for stores where a read costs next to nothing.
+// LoadRunsByParts implements LoadRuns with LoadRun, for stores where a read is cheap.
 //
 //arch:parameters these are the parameters of LoadRuns
 func LoadRunsByParts(ctx context.Context, s Store, keys []AddressKey, limit, maxBytes int) (runs []Run, err error) {

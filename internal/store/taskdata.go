@@ -22,7 +22,8 @@ const (
 // DataRange selects data of tasks.
 type DataRange struct {
 	Task string // empty for all tasks of the run
-	// From is the first name, Before the first name after the range. Empty means no bound.
+	// From is the first name of the range, and Before is the first name after the range. Empty
+	// means no bound.
 	From, Before string
 	Limit        int // 0 for no limit
 }
@@ -38,7 +39,7 @@ func OneStateRange(task, name string) DataRange {
 	return DataRange{Task: task, From: name, Before: name + "\x01", Limit: 1}
 }
 
-// WrittenRange selects the mark of a task, which counts what it has written, and its states.
+// WrittenRange selects the states of a task and its mark, which counts what the task has written.
 func WrittenRange(task string) DataRange { return DataRange{Task: task, From: markName} }
 
 // StreamRange selects the streamed items of a task after a position.
@@ -88,7 +89,7 @@ func (d *TaskDatum) StreamItem() (it model.StreamItem, err error) {
 // the writes that it counts.
 type TaskMark struct {
 	Claim int64      // the last claim that wrote
-	Seq   int64      // the number of the last item that it wrote
+	Seq   int64      // the number of the last item of that claim
 	Lines int64      // lines that the task has logged
 	Items int64      // items that the task has streamed, and so the position of the last one
 	At    model.Time // time of the last line or item

@@ -13,36 +13,36 @@ import (
 //
 // Dead tasks outlive their run, because an operator may still have to look at them. For that reason
 // each dead task has a copy of its input. A dead task stays until an operator, or the retention of
-// dead tasks, deletes it by its key. Data and log lines are deleted with their run. Data survives
-// the retries of its task. It has no use after the end of the task, but it stays until the run is
-// deleted, because an earlier removal would cost one write per task.
+// dead tasks, deletes it by its key. Data and log lines are deleted with their run. The data of a
+// task survives its retries. After the end of the task the data has no use, but it stays until the
+// run is deleted, because an earlier removal would cost one write per task.
 type Tasks interface {
 	// LoadDead returns a dead task, or nil if there is none. If its body cannot be decoded,
 	// LoadDead returns the values of its columns, as ListDead does, and an error of kind
 	// fault.Corrupt.
 	LoadDead(ctx context.Context, key DeadKey) (*DeadRow, error)
-	// ListDead returns dead tasks, the latest failure first. A dead task whose body cannot be
-	// decoded is listed with that error as its failure.
+	// ListDead returns dead tasks, the latest failure first. If the body of a dead task cannot be
+	// decoded, ListDead returns the task with the error of the decoder as its failure.
 	ListDead(ctx context.Context, q DeadQuery) (DeadPage, error)
 	// CountDead counts the matching dead tasks. It ignores the paging fields of q.
 	CountDead(ctx context.Context, q DeadQuery) (int64, error)
 	// GroupDead groups the matching dead tasks by kind and fingerprint. It returns the largest
 	// groups first, at most limit. It ignores the paging fields of q.
 	GroupDead(ctx context.Context, q DeadQuery, limit int) ([]DeadGroup, error)
-	// LoadDeadBefore returns dead tasks of the shards that failed before a time. They are ordered
-	// by (shard, time, run, task), start after the given place, and are at most limit. A dead task
-	// whose body cannot be decoded is returned as in ListDead.
+	// LoadDeadBefore returns dead tasks of the shards that failed before a time. The result is
+	// ordered by (shard, time, run, task), starts after the given place, and has at most limit
+	// rows. A dead task whose body cannot be decoded is returned as in ListDead.
 	LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after DeadPlace, limit int) ([]DeadRow, error)
 
 	// LoadTaskData returns data of a task, or of all tasks of the run, ordered by task and name.
 	LoadTaskData(ctx context.Context, key RunKey, r DataRange) ([]TaskDatum, error)
-	// LoadLogs returns log lines of a task, or of all tasks of the run if task is empty. They are
-	// in order, start after the given place, and are at most limit. The store also reads the lines
-	// of other tasks of the run on its way.
+	// LoadLogs returns log lines of a task, or of all tasks of the run if task is empty. The result
+	// is in order, starts after the given place, and has at most limit lines. The store also has to
+	// read the lines of the other tasks of the run.
 	LoadLogs(ctx context.Context, key RunKey, task string, after LogPlace, limit int) ([]LogRow, error)
 }
 
-// DeadKey names a dead task by its run and task id.
+// DeadKey names a dead task by its shard, its run and its task id.
 type DeadKey struct {
 	RunKey
 	Task string
@@ -54,7 +54,7 @@ func (k DeadKey) Compare(o DeadKey) int {
 }
 
 // DeadRow is a dead task. The tenant, kind, queue, time and fingerprint of its body are also
-// columns. They never change.
+// columns. The columns never change.
 type DeadRow struct {
 	DeadKey
 	// Requeued is how often the task was requeued.
@@ -148,8 +148,8 @@ type TaskDatum struct {
 	RunKey
 	Task, Name string
 	Value      model.Payload
-	// Deleted removes the value, and has no effect if there is none. It is never set on rows that
-	// are read.
+	// Deleted makes a commit remove the value. It has no effect if there is no value. It is never
+	// set on rows that the store returns.
 	Deleted bool
 }
 
@@ -159,8 +159,8 @@ type LogRow struct {
 	Task string
 	At   model.Time
 	// Epoch and Batch identify the commit that wrote the line. The store sets them. N is the
-	// position among the lines of the batch. Together they distinguish lines with the same time,
-	// even of different owners.
+	// position among the lines of the batch. Together, Epoch, Batch and N distinguish lines with
+	// the same time, even if different owners wrote them.
 	Epoch, Batch int64
 	N            int32
 	Level        int16 // a level of log/slog

@@ -13,9 +13,9 @@ import (
 // workers stay. Each name is removed when its worker has joined another server, or has not appeared
 // for too long.
 type Workers interface {
-	// NameWorkers adds names and then removes names, in one transaction. It has no effect to add a
-	// name that is stored, or to remove a name that is not. NameWorkers refuses names that are
-	// empty or longer than MaxWorkerName.
+	// NameWorkers adds names and then removes names, in one transaction. Adding a name that is
+	// already stored has no effect, and neither has removing a name that is not stored. NameWorkers
+	// refuses names that are empty or longer than MaxWorkerName.
 	NameWorkers(ctx context.Context, w WorkerNames) error
 	// WorkerHomes returns the homes of all stored workers, each home once, in the order of their
 	// ids.

@@ -3,11 +3,12 @@
 //
 // A nil Meter counts nothing and costs nothing, so code can call it without a check. Counters and
 // histograms are a few atomic numbers. Some gauges show a state that a component has anyway, such
-// as the number of waiting tasks. The meter reads them only when the metrics are collected. This
-// package does not export metrics: package prom gives them to Prometheus, and package otlp sends
-// them to a collector. Package tracing creates spans.
+// as the number of waiting tasks. The meter reads such a state only when the metrics are collected.
+// This package does not export metrics: package prom gives them to Prometheus, and package otlp
+// sends them to a collector. Package tracing creates spans.
 //
 // Labels contain names that programs define, and words from fixed lists. They never contain a key,
-// a payload or the text of an error. A program could still invent names at run time, so each family
-// has at most maxSeries combinations of them; it counts further ones as Other.
+// a payload or the text of an error. A program could still invent names at run time. So each family
+// keeps at most maxSeries combinations of labels. In all further combinations, the label Other
+// replaces the names.
 package telemetry

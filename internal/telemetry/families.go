@@ -156,8 +156,8 @@ const (
 // fixed lists.
 var named = map[string]bool{labelWorkflow: true, labelActivity: true, labelQueue: true, labelBreaker: true, labelLimit: true, labelSchedule: true, labelEntity: true, labelOperation: true, labelTenant: true, labelMethod: true}
 
-// tenantFamilies are the families that can count each tenant on its own: the counts of owners of
-// runs and entities, and the states of queues, limits and breakers.
+// tenantFamilies are the families that can count each tenant on its own. These are the metrics that
+// the owners of runs and entities count, and the states of queues, limits and breakers.
 var tenantFamilies = map[ID]bool{
 	RunsStarted: true, RunsClosed: true, RunSeconds: true, RunsBlocked: true, RunsLarge: true, ActivityAttempts: true,
 	TasksSubmitted: true, TasksClaimed: true, TaskPickup: true, TaskAttempts: true, TaskSeconds: true, TaskRetries: true, TaskFailures: true, TaskTimeouts: true,
@@ -169,7 +169,7 @@ var tenantFamilies = map[ID]bool{
 // HasTenant reports whether a family has the tenant as a label when the meter counts by tenant.
 func HasTenant(id ID) bool { return tenantFamilies[id] }
 
-// Other is the label of all names beyond maxSeries.
+// Other replaces the names in labels when a family has more than maxSeries combinations of labels.
 const Other = "_other"
 
 // Bounds of histograms.

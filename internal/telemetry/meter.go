@@ -12,8 +12,8 @@ import (
 // maxLabels is the maximum number of labels of a family.
 const maxLabels = 3
 
-// maxSeries bounds how many combinations of labels a family keeps apart. maxTenantSeries is the
-// bound for families that have the tenant as a label.
+// maxSeries bounds how many combinations of labels a family counts separately. maxTenantSeries is
+// the bound for families that have the tenant as a label.
 const (
 	maxSeries       = 1000
 	maxTenantSeries = 10_000
@@ -77,13 +77,14 @@ type counted struct {
 type series struct {
 	count atomic.Int64  // the value of a counter, or the number of values of a histogram
 	sum   atomic.Uint64 // the sum of a histogram, as the bits of a float
-	// buckets has, for each bound, the number of values up to it and above the previous one.
+	// buckets has, for each bound, the number of values up to that bound and above the previous
+	// bound.
 	buckets []atomic.Int64
 }
 
 // Add adds to a counter. The values are the values of the family's labels, in order. For families
 // that can have the tenant as a label, callers pass the tenant as the last value. A meter that
-// counts all tenants together ignores it.
+// counts all tenants together ignores the tenant.
 func (m *Meter) Add(id ID, n int64, values ...string) {
 	if m == nil || n == 0 {
 		return
@@ -162,7 +163,8 @@ func (f *Family) key(values []string) (key labels) {
 	return key
 }
 
-// mergeLabels returns the combination of labels to use if there are too many combinations.
+// mergeLabels replaces all names in a combination of labels by Other. The family uses the result if
+// it has too many combinations.
 func (f *Family) mergeLabels(key labels) labels {
 	for i, label := range f.Labels {
 		if named[label] {
@@ -257,8 +259,8 @@ func (f *counted) gather(id ID, tell func(Sample)) {
 			continue
 		}
 
-		// Read the count before the buckets. A value that arrives in between may be in a bucket and
-		// not in the count, but never in the count and not in a bucket.
+		// Read the count before the buckets. Then a value that arrives in between may be in a
+		// bucket but not in the count. The opposite cannot happen.
 		sample.Count, sample.Buckets = uint64(s.count.Load()), make(map[float64]uint64, len(s.buckets))
 		var upTo uint64
 		for i := range s.buckets {

@@ -44,7 +44,7 @@ func Fill(t *testing.T, b api.Backend, tenant string) *IDs {
 	return ids
 }
 
-// definitions are the code of a tenant.
+// definitions has the workflows, activities and entities of a tenant.
 type definitions struct {
 	order    *perdure.Workflow[string, string]
 	pay      *perdure.Activity[string, string]
@@ -167,7 +167,7 @@ func (ids *IDs) addReport(t *testing.T, b api.Backend, tenant string) {
 	ids.ReportCursor = page.Cursor
 }
 
-// steer makes the settings that operators make.
+// steer changes the settings that an operator can change.
 func (ids *IDs) steer(t *testing.T, app *perdure.App) {
 	t.Helper()
 	ctx := t.Context()
@@ -211,7 +211,7 @@ func (ids *IDs) openStream(t *testing.T, b api.Client, tenant string) {
 }
 
 // Snapshot describes everything that Fill has created in a tenant, without times and counters that
-// change by themselves.
+// change even if no caller changes anything.
 func Snapshot(t *testing.T, c api.Client, tenant string, ids *IDs) string {
 	t.Helper()
 	ctx, text := t.Context(), ""

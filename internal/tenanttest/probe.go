@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// patience bounds a probe, so that a call that waits ends.
+// patience bounds a probe, because some calls wait for something that never happens.
 const patience = 30 * time.Second
 
 // Probe makes every call in a tenant with the ids of another tenant. Each call must be refused as

@@ -37,7 +37,7 @@ func TestVerbsAreComplete(t *testing.T) {
 	}
 }
 
-// Two tenants of one node do not reach each other with any call, and no call works without a
+// No call in one tenant of a node reaches anything of another tenant, and no call works without a
 // tenant.
 func TestTenantsDoNotReachEachOther(t *testing.T) {
 	t.Parallel()

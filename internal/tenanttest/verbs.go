@@ -40,8 +40,8 @@ type IDs struct {
 // Verb is one call of a method of api.Client in a tenant, with ids of another tenant.
 type Verb struct {
 	Name string // of the method
-	// Own says that the call may succeed, because it does not need anything of the other tenant: it
-	// lists, creates or changes things of the caller's own tenant under the same name.
+	// Own says that the call may succeed, because it does not need anything of the other tenant. It
+	// lists, creates or changes things of the caller's own tenant that have the same name.
 	Own bool
 	// Lists says that the request contains no key. So the answer must not contain a key of the
 	// other tenant.
@@ -82,7 +82,7 @@ func (of *IDs) dead(tenant string) api.DeadID {
 	return id
 }
 
-// none is the answer of a method that returns only an error.
+// none returns the result of a method that returns only an error.
 func none(err error) (any, error) { return nil, err }
 
 // Verbs returns a verb for each method of api.Client. Lists come first, because other verbs create
@@ -215,8 +215,8 @@ func historyVerbs() []Verb {
 	}
 }
 
-// batchVerbs ask for a batch of the other tenant. A batch that a caller starts must leave the
-// executions of the other tenant alone, although its query names them.
+// batchVerbs returns verbs that ask for a batch of the other tenant. A batch that a caller starts
+// must leave the executions of the other tenant alone, although its query names them.
 func batchVerbs() []Verb {
 	return []Verb{
 		{Name: "StartBatch", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
@@ -229,7 +229,7 @@ func batchVerbs() []Verb {
 		{Name: "ListBatches", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {
 			page, err := c.ListBatches(ctx, api.BatchListRequest{Tenant: tenant, Cursor: of.ListCursor})
 			// The query of the caller's own batch contains the key of the other tenant, so clear
-			// it.
+			// the query.
 			for i := range page.Batches {
 				page.Batches[i].Query, page.Batches[i].Selects = "", ""
 			}

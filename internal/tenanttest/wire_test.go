@@ -49,9 +49,9 @@ type prober struct {
 }
 
 // A caller of one tenant sets every text and every bytes field of every request to ids of another
-// tenant, in the client service and in the items of a worker. It reaches nothing of the other
-// tenant. The fields come from the descriptors of the protocol, so a new method or field is probed
-// as well.
+// tenant, in the client service and in the items of a worker. The caller reaches nothing of the
+// other tenant. The fields come from the descriptors of the protocol, so a new method or field is
+// probed as well.
 func TestProbesOverTheWire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -118,7 +118,7 @@ func (p *prober) connect(b api.Backend, tenant string) (stop func()) {
 	}
 }
 
-// texts are the texts that name something of a tenant.
+// texts returns all texts that name something of a tenant.
 func texts(of *tenanttest.IDs, tenant string) []string {
 	return []string{
 		of.Key, of.Workflow, of.Closed, of.Entity, of.ListCursor, model.TaskPrefix + of.Activity, of.Limit, of.Queue, of.Breaker, of.Activity, tenant + "/" + of.Key,
@@ -126,8 +126,8 @@ func texts(of *tenanttest.IDs, tenant string) []string {
 	}
 }
 
-// raws are the bytes that name something of a tenant, such as encoded messages, which contain their
-// tenant.
+// raws returns all byte strings that name something of a tenant. Some are encoded messages, which
+// contain the tenant.
 func raws(of *tenanttest.IDs, tenant string) [][]byte {
 	to := model.Address{Tenant: tenant, Type: of.Workflow, Key: of.Key}
 	signal := model.Message{Kind: model.MessageSignal, To: to, Name: "go", Input: model.Payload{Data: []byte(`"x"`)}, RequestID: "probe"}
@@ -137,7 +137,7 @@ func raws(of *tenanttest.IDs, tenant string) [][]byte {
 	}
 }
 
-// pick returns the next of some values.
+// pick returns the values in turn, one per call.
 func pick[T any](p *prober, values []T) T {
 	p.turn++
 	return values[p.turn%len(values)]
@@ -175,11 +175,11 @@ func (p *prober) value(f protoreflect.FieldDescriptor, of *tenanttest.IDs, tenan
 	return protoreflect.Value{}
 }
 
-// rounds is how many ids each field gets while the other fields are empty, and again while the
-// other fields have ids of the caller.
+// rounds is how many different ids the test puts into each field while the other fields are empty.
+// It puts as many into each field while the other fields have ids of the caller.
 const rounds = 4
 
-// depth is down to which depth of nested messages fields are filled and probed.
+// depth is the maximum depth of nested messages whose fields the test fills and probes.
 const depth = 4
 
 // fill fills a message with the ids of a tenant.
@@ -209,8 +209,8 @@ func set(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.
 	}
 }
 
-// fields calls do for every field, at any depth of a message, that may contain an id. in returns
-// the nested message that contains the field.
+// fields calls do for every field of a message, and of its nested messages, that may contain an id.
+// The parameter in of do is a function that returns the nested message that contains the field.
 func fields(d protoreflect.MessageDescriptor, left int, do func(f protoreflect.FieldDescriptor, in func(protoreflect.Message) protoreflect.Message)) {
 	for i := range d.Fields().Len() {
 		f := d.Fields().Get(i)

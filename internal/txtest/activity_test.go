@@ -79,7 +79,8 @@ func TestTerminalFailureIsClaimed(t *testing.T) {
 	})
 }
 
-// A function that ends its transaction itself gets an error. Nothing is done twice.
+// If the function of an activity ends its transaction itself, the activity fails. No transfer is
+// made twice.
 func TestEndedByTheFunction(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, pay, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {

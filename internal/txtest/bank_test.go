@@ -34,7 +34,7 @@ type transfer struct {
 	Cents    int
 }
 
-// bank is a user's database with accounts. The connection of the bank itself has no faults.
+// bank is a user's database with accounts. The test itself uses a connection without faults.
 type bank struct {
 	t    testing.TB
 	kind string
@@ -119,7 +119,7 @@ func (b *bank) check(done []transfer) {
 	}
 }
 
-// session is the transaction of the activity, independent of its Go type.
+// session is the transaction of the activity, independent of the Go type of the transaction.
 type session struct {
 	exec     func(ctx context.Context, q string, args ...any) error
 	commit   func(ctx context.Context) error
@@ -148,7 +148,7 @@ func move(ctx context.Context, s session, t transfer) (string, error) {
 
 type body = func(context.Context, session, transfer) (string, error)
 
-// bind returns the activity on this database. The faults f happen on its connections.
+// bind binds the activity to this database. The faults f happen on the connections of the activity.
 func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) perdure.Binding {
 	b.t.Helper()
 	if b.kind == "pgx" {

@@ -27,7 +27,7 @@ func faultyOutbox(t *testing.T, b *bank, f *faults) perdure.Definition {
 }
 
 // crashAfterDelivery starts a process that puts a message into an outbox. The process dies after
-// its relay has delivered the message, and before the relay has removed it.
+// its relay has delivered the message, and before the relay has removed the message.
 func crashAfterDelivery(t *testing.T, e *engine, b *bank) perdure.Execution[string] {
 	t.Helper()
 	f := newFaults()
@@ -60,8 +60,8 @@ func crashAfterDelivery(t *testing.T, e *engine, b *bank) perdure.Execution[stri
 }
 
 // A relay crashes between delivery and removal, and stays down until the engine has forgotten the
-// delivery. It does not deliver the message again. The message becomes a dead letter that says when
-// it may have been delivered.
+// delivery. The next relay does not deliver the message again. The message becomes a dead letter
+// that says when the message may have been delivered.
 func TestRelayIsDownForLong(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		e := newEngine(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// errInjected is the error of a call to the database for which a fault was planned. It does not say
-// whether the call was executed.
+// errInjected is the error of a call to the database for which a fault was planned. The error does
+// not tell the caller whether the call was executed.
 var errInjected = errors.New("injected fault")
 
 // action is a fault of a call to the database.
@@ -50,7 +50,7 @@ type faults struct {
 	paused, resume chan struct{}
 
 	dead     chan struct{} // closed by a crash; later actions of the process have no effect
-	released chan struct{} // closed when its goroutines may end
+	released chan struct{} // closed when the goroutines of a dead process may end
 
 	mu    sync.Mutex
 	calls int
@@ -96,7 +96,7 @@ func (f *faults) gone(cut func()) bool {
 	}
 }
 
-// call makes one call with the fault that is planned for it.
+// call makes one call to the database, with the fault that is planned for that call.
 func (f *faults) call(op string, cut func(), do func() error) error {
 	if f.gone(cut) {
 		return errInjected

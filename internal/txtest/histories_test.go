@@ -12,7 +12,7 @@ import (
 )
 
 // A run is terminated while the transaction of its step commits. The transfer is committed. A retry
-// of the execution finds the committed transfer and does not repeat it.
+// of the execution finds the committed transfer and does not make it again.
 func TestRetryAfterTerminateWhileCommitting(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		f := newFaults()
@@ -71,9 +71,9 @@ func TestRetryAndResetActAnew(t *testing.T) {
 	})
 }
 
-// A retry continues before the step that failed last. A concurrent step made a transfer after that
-// point of the history. The transfer is not repeated, no matter how often the execution is retried,
-// because its step keeps its idempotency key and its outcome.
+// A retry repeats the history up to the step that failed last. After that point of the history, a
+// concurrent step made a transfer. However often the execution is retried, the transfer is not
+// repeated, because the step that made it keeps its idempotency key and its outcome.
 func TestRetryBeforeATransferThatStands(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var broken atomic.Bool

@@ -39,8 +39,8 @@ func (m *impatient) OnActivityFailed(e perdure.ActivityFailed) perdure.Actions {
 	return nil
 }
 
-// A machine that cancels a transactional activity does not get its result, and the transaction is
-// rolled back.
+// A machine that cancels a transactional activity does not get the result of the activity, and the
+// transaction is rolled back.
 func TestMachineCancelsATransfer(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var machine *perdure.Workflow[transfer, string]

@@ -21,7 +21,7 @@ var (
 	approval = perdure.NewPromise[string]("approval")
 )
 
-// collect receives signals and joins their values, until it gets the last one.
+// collect receives signals and joins their values, until it gets the last signal.
 var collect = perdure.NewWorkflow("collect", func(ctx perdure.WorkflowCtx, in string) (string, error) {
 	got := in
 	for {
@@ -105,7 +105,7 @@ func check(t testing.TB, errs ...error) {
 }
 
 // The messages of a transaction take effect, in order, when the transaction commits. They never
-// take effect if it rolls back.
+// take effect if the transaction rolls back.
 func TestCommitAndRollback(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		o := newOffice(b)
@@ -391,7 +391,7 @@ func TestRelayRepeats(t *testing.T) {
 			if op == "exec" {
 				execs++
 			}
-			// every second call removes a delivered message
+			// Every second call of exec removes a delivered message.
 			if op == "exec" && execs%2 == 0 && lost < 4 {
 				lost++
 				return []action{failBefore, loseAnswer, cutBefore, cutAfter}[lost-1]
@@ -419,7 +419,8 @@ func TestRelayRepeats(t *testing.T) {
 	})
 }
 
-// An app that cannot be opened starts no background work: TestMain would find its goroutines.
+// If an app cannot be opened, it leaves no background work behind. Otherwise TestMain would find
+// goroutines of the app.
 func TestRefusedOpenLeavesNothing(t *testing.T) {
 	t.Parallel()
 	pinned := perdure.NewWorkflow("pinned", func(perdure.WorkflowCtx, string) (string, error) { return "", nil }, perdure.Pinned())

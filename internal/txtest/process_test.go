@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Environment variables that configure a victim.
+// Environment variables that configure a victim, which is a process that the test kills.
 const (
 	envEngine = "PERDURE_TX_ENGINE"
 	envBank   = "PERDURE_TX_BANK"
@@ -34,7 +34,8 @@ func transfers(n int) (all []transfer) {
 	return all
 }
 
-// stage replaces the testing.T in a victim, which has none.
+// stage replaces the testing.T in a victim, because the main function of a process has no
+// testing.T.
 type stage struct{ testing.TB }
 
 func (stage) Helper()                  {}
@@ -119,8 +120,8 @@ func (p *process) end(s syscall.Signal) {
 	_ = p.cmd.Wait()
 }
 
-// massacre kills processes at random moments. It stops two processes and wakes them when other
-// processes have taken over.
+// massacre starts processes and kills them at random moments. On PostgreSQL it only stops two of
+// the processes, and wakes them when other processes have taken over.
 func massacre(t *testing.T, n, kills int) {
 	t.Parallel()
 	for _, c := range []struct{ engine, bank string }{{"postgres", "pgx"}, {"postgres", "sqlite"}, {"sqlite", "pgsql"}, {"sqlite", "sqlite"}} {

@@ -19,9 +19,9 @@ import (
 
 var one = transfer{"t1", 0, 1, 100}
 
-// A step fails permanently while the user's database is away, so its failure cannot be stored.
-// Until it is stored, the step has neither failed nor completed, and its execution reports that.
-// The function does not run again.
+// A step fails permanently while the user's database cannot be reached, so the failure cannot be
+// stored. Until the failure is stored, the step has neither failed nor completed, and its execution
+// reports that. The function does not run again.
 func TestDatabaseAway(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var away atomic.Bool
@@ -83,7 +83,8 @@ func TestCancelWhileCommitting(t *testing.T) {
 }
 
 // A workflow returns while steps are open, or a step loses a race. The engine decides the outcome
-// of these steps before the execution ends, so that they change nothing after its end.
+// of these steps before the execution ends, so that the steps change nothing after the end of the
+// execution.
 func TestGivenUpSteps(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		leave := perdure.NewWorkflow("leave", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
@@ -186,7 +187,7 @@ func TestAttemptTimeout(t *testing.T) {
 	})
 }
 
-// After a crash, the replayed code finds the same outcome of an abandoned step.
+// After a crash, the replayed code gets the same outcome of a step that the workflow had given up.
 func TestReplayOfGivenUpSteps(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(pgtest.Main(dialtest.Main(m, "internal/txtest")))
 }
 
-// patience is the time limit of short waits, on a busy machine.
+// patience is the time limit of waits that are short unless the machine is busy.
 const patience = 2 * time.Minute
 
 var storeKinds = []string{"memory", "sqlite", "postgres"}
@@ -57,7 +57,7 @@ var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error
 	return err
 }}
 
-// everywhere runs a test on every store of the engine and every kind of user's database.
+// everywhere runs a test with every store of the engine and every kind of user's database.
 func everywhere(t *testing.T, f func(t *testing.T, url string, b *bank)) {
 	t.Parallel()
 	for _, s := range dialtest.Some(storeKinds) {

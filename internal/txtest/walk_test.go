@@ -28,7 +28,7 @@ func onBanks(t *testing.T, f func(t *testing.T, b *bank)) {
 	}
 }
 
-// at plans a fault for one call of the process.
+// at plans a fault for one call of the process to the user's database.
 func (f *faults) at(call int, a action) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -41,9 +41,10 @@ func (f *faults) at(call int, a action) {
 	}
 }
 
-// TestEveryPoint makes every call to the user's database fail in every way, one at a time. After a
-// death, the next process waits for the end of a lease. So deaths happen only at three points:
-// before the outcome is claimed, before the commit and after the commit.
+// TestEveryPoint makes every call to the user's database fail in every way, one at a time. After
+// the death of a process, the next process has to wait for the end of a lease. To save time,
+// processes die only at three points: before the outcome is claimed, before the commit and after
+// the commit.
 func TestEveryPoint(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		everyPoint(t, b, func(a action, call int) bool {
@@ -104,7 +105,7 @@ func everyPoint(t *testing.T, b *bank, chosen func(a action, call int) bool) {
 }
 
 // zombie starts a transfer in a process that stops at the given call to the user's database. After
-// that it cuts the process off from the store of the engine. The method wake lets the process
+// that, zombie cuts the process off from the store of the engine. The method wake lets the process
 // continue.
 func zombie(t *testing.T, e *engine, b *bank, call int, a action) (*life, transfer) {
 	t.Helper()
@@ -131,7 +132,7 @@ func (l *life) wake() {
 }
 
 // TestZombie pauses a process at each of its calls. Another process takes over. The first process
-// continues when the other one has ended, or while the other one waits.
+// continues when the other process has ended, or while the other process waits.
 func TestZombie(t *testing.T) { zombies(t, []int{2, 7}) }
 
 func zombies(t *testing.T, calls []int) {
@@ -181,8 +182,8 @@ func zombies(t *testing.T, calls []int) {
 	})
 }
 
-// TestZombieAfterFailureOrCancel wakes a process after another process has failed its step or
-// cancelled its execution. The zombie finds that the outcome is claimed.
+// TestZombieAfterFailureOrCancel wakes a zombie after another process has recorded a failure of the
+// step or has cancelled the execution. The zombie finds that the outcome is claimed.
 func TestZombieAfterFailureOrCancel(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		for _, how := range []string{"failed", "cancelled"} {

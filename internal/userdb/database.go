@@ -34,7 +34,7 @@ type Tx interface {
 	Raw() any
 }
 
-// Source begins transactions.
+// Source says how to begin transactions in a database of the user.
 type Source struct {
 	// Pool is the connection pool of the user, which begins the transactions. Two sources with the
 	// same pool are the same database.
@@ -42,7 +42,8 @@ type Source struct {
 	Begin func(ctx context.Context) (Tx, error)
 	// Dialect is the dialect of the database. If it is Unknown, Open finds it out.
 	Dialect Dialect
-	// Schema is the schema of our tables. If it is empty, the database resolves the bare names.
+	// Schema is the schema of our tables. If it is empty, SQL statements use the names of the
+	// tables without a schema.
 	Schema string
 }
 
@@ -69,7 +70,7 @@ type Database struct {
 // whole is negative if the server cannot limit the whole duration of a transaction.
 type limits struct{ idle, statement, whole time.Duration }
 
-// New creates a database for a source. Call Open before using it.
+// New returns the Database of a source. Call Open before using it.
 func New(src Source) *Database { return &Database{src: src, ready: map[Table]bool{}} }
 
 // InSchema returns the same database with our tables in a schema.
@@ -95,7 +96,7 @@ func qualify(schema string, t Table) string {
 	return `"` + schema + `".` + string(t)
 }
 
-// short bounds operations that normally take only a moment.
+// short is the time limit of operations that normally take only a moment.
 const short = 10 * time.Second
 
 // Open finds out the dialect of the database and creates the table if it does not exist. Repeated
@@ -208,8 +209,8 @@ func (d *Database) define(ctx context.Context, t Table, done, ddl string) (err e
 				return err
 			}
 
-			// Two processes may open the table at the same time. "if not exists" does not make one
-			// wait for the other.
+			// Two processes may create the table at the same time. With "if not exists" alone, one
+			// of them could fail, because it does not wait for the other.
 			if d.dialect.lock != "" {
 				if _, err := tx.Exec(ctx, d.dialect.lock); err != nil {
 					return err
@@ -279,7 +280,7 @@ func (d *Database) read(ctx context.Context, query string, args []any, dest ...a
 }
 
 // commit ignores the end of the caller's context. If a commit were cancelled half-way, the caller
-// would not know whether it took effect.
+// would not know whether the commit took effect.
 func commit(ctx context.Context, tx Tx) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*short)
 	defer cancel()
@@ -289,16 +290,16 @@ func commit(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// rollBack rolls a transaction back. If even that fails, the connection is broken and the server
-// ends the transaction.
+// rollBack rolls a transaction back. If the rollback fails, the connection is broken, and the
+// server ends the transaction.
 func rollBack(ctx context.Context, tx Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), short)
 	defer cancel()
 	_ = tx.Rollback(ctx)
 }
 
-// commitError is the error of a commit. The commit may have taken effect, unless the server said
-// why it failed.
+// commitError is the error of a commit. If the error comes from the server, the commit has failed.
+// Otherwise the commit may have taken effect.
 type commitError struct{ err error }
 
 func (e *commitError) Error() string { return "commit: " + e.err.Error() }

@@ -26,7 +26,8 @@ type dialect struct {
 
 	begin string // claims an outcome for an attempt that is about to act
 	page  string // reads a page of the outbox
-	// attempt counts an attempt to deliver messages and records the time of the first one.
+	// attempt counts an attempt to deliver messages, and records the time of the first attempt of
+	// each message.
 	attempt     string
 	held        string // messages whose last attempt is the given one
 	finished    string // removes delivered messages
@@ -42,8 +43,8 @@ type upgrade struct {
 }
 
 // triedByOlder changes the waiting messages in a table of an older version. That version did not
-// record its attempts. So the statement records that the first attempt was made when the message
-// was put.
+// record its attempts. So the statement takes the time at which a message was put as the time of
+// its first attempt.
 const triedByOlder = ";\nupdate {table} set tried = at where error is null and tried is null"
 
 var postgres = dialect{
@@ -86,15 +87,15 @@ create index if not exists perdure_outbox_waiting on {table} (cluster, tx, id) w
 		done: `select exists (select from pg_catalog.pg_attribute where attrelid = to_regclass($1::text) and attname = 'tried' and not attisdropped)`,
 		ddl:  "alter table {table} add column if not exists tried bigint" + triedByOlder,
 	}}},
-	// The settings hold only for this transaction. The last one does not exist in all versions, see
-	// Database.begin.
+	// The settings apply only to this transaction. The last setting does not exist in all versions
+	// of PostgreSQL, see Database.begin.
 	begin: `insert into {table} (run, step, generation, execution, cluster)
 select $1::text, $2::text, $3::integer, $4::text, $5::text
 where {now} < $6::bigint
   and set_config('idle_in_transaction_session_timeout', $7::text, true) is not null
   and set_config('statement_timeout', $8::text, true) is not null{whole}
 on conflict (run, step, generation) do nothing`,
-	// A relay locks the first message of a transaction, and then has all messages of that
+	// A relay that has locked the first message of a transaction takes all messages of that
 	// transaction. So two relays never deliver parts of one transaction at the same time.
 	page: `with heads as (
   select o.tx from {table} o

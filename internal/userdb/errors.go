@@ -19,8 +19,8 @@ const (
 // maxTries bounds how often an operation is repeated after a transient failure.
 const maxTries = 10
 
-// sqlState returns the code that a PostgreSQL server gave an error, empty if there is none. The
-// errors of all drivers have the method SQLState.
+// sqlState returns the SQLSTATE code of an error of a PostgreSQL server. It returns "" for other
+// errors. The errors of all drivers have the method SQLState.
 func sqlState(err error) string {
 	var coded interface{ SQLState() string }
 	if errors.As(err, &coded) {
@@ -57,8 +57,8 @@ func over(err error) bool {
 	return errors.Is(err, sql.ErrTxDone) || err != nil && strings.Contains(err.Error(), "tx is closed")
 }
 
-// pause waits a little longer after each try, and not at all before the first retry. It returns
-// false if there must be no further try.
+// pause waits before the next try: not at all before the first retry, and a little longer before
+// each further retry. It returns false if there must be no further try.
 func pause(ctx context.Context, try int) bool {
 	if try+1 >= maxTries || ctx.Err() != nil {
 		return false

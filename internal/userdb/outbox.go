@@ -26,7 +26,7 @@ type OutboxMessage struct {
 	// 1970. It is 0 if this attempt is the first.
 	Tried int64 `json:"tried"`
 	Tries int   `json:"tries"` // attempts before this one
-	Now   int64 `json:"now"`   // when it was read, by the clock of the database
+	Now   int64 `json:"now"`   // when the message was read, by the clock of the database
 }
 
 // Message decodes the message.
@@ -53,8 +53,9 @@ type Site struct {
 }
 
 // Find examines the database of a transaction in one round trip. inbox is an SQL expression that is
-// true if the database has the tables of an engine; it may be empty. Find also reports which of the
-// schemas has an outbox. The transaction can continue whatever Find returns.
+// true if the database has the tables of an engine. It may be empty, which means that no engine has
+// tables there. Find also reports which of the schemas has an outbox. The transaction can continue
+// whatever Find returns.
 func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []string) (Site, error) {
 	if d != SQLite {
 		site, err := findPostgres(ctx, exec, inbox, schemas)
@@ -71,9 +72,9 @@ func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []str
 	return findSQLite(ctx, exec, schemas)
 }
 
-// findPostgres lets the database encode its answer in a number of rows, because pgx reports nothing
-// else about a statement. The number is 1 if there is an inbox, plus 2 for each schema of the list
-// up to and including the first one with an outbox.
+// findPostgres runs a statement that encodes the answer in its number of rows, because with pgx,
+// Exec returns nothing else. The number is 1 if there is an inbox, plus 2 for each schema of the
+// list up to and including the first schema with an outbox.
 func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string) (Site, error) {
 	if inbox == "" {
 		inbox = "false"
@@ -111,7 +112,8 @@ func findSQLite(ctx context.Context, exec Exec, schemas []string) (Site, error) 
 	return site, err
 }
 
-// Put stores a message in the outbox. It is sent when the transaction commits.
+// Put stores a message in the outbox. After the transaction has committed, a relay delivers the
+// message.
 func (s *Site) Put(ctx context.Context, exec Exec, id, cluster string, m *model.Message) error {
 	n, err := exec(ctx, fill(s.dialect, s.schema, Outbox, `insert into {table} (id, cluster, kind, execution, body) values ($1, $2, $3, $4, $5)`),
 		id, cluster, m.Kind.String(), m.To.Type+"/"+m.To.Key, model.AppendMessage(nil, m))

@@ -14,7 +14,8 @@ import (
 type Step struct {
 	Run model.RunID
 	ID  string
-	// Generation distinguishes the lives of a step that was started again on purpose after its end.
+	// Generation distinguishes several outcomes of the same step. No caller sets it at present, so
+	// it is always 0.
 	Generation int
 	// Execution and Cluster name the run of the step, for people and for the clean-up.
 	Execution string
@@ -53,9 +54,9 @@ func (d *Database) Run(ctx context.Context, a *Attempt) (model.Payload, *model.F
 	defer cancel()
 	for try := 0; ; try++ {
 		out, stands, err := d.once(ctx, a, age)
-		// If it is unknown whether the commit succeeded, try the same again. The insert of the
-		// outcome waits for the first transaction if it is still in progress, and then shows
-		// whether that transaction was committed.
+		// If it is unknown whether the commit succeeded, make the attempt again. If the first
+		// transaction is still in progress, the insert of the outcome waits for it. Then the insert
+		// shows whether the first transaction was committed.
 		if err == nil || !isTransient(err) && !doubtful(err) || !pause(ctx, try) {
 			return out, stands, err
 		}
@@ -149,7 +150,7 @@ func (d *Database) keep(ctx context.Context, tx Tx, s *Step, o model.Outcome) er
 var errEnded = fault.New(fault.Invalid,
 	"the function of a transactional activity has committed or rolled back its transaction: that is done for it when it returns; what it did may stand")
 
-// IsMisuse reports whether an error is the misuse of a transaction by user code.
+// IsMisuse reports whether an error says that user code has ended the transaction itself.
 func IsMisuse(err error) bool { return err == errEnded } //nolint:errorlint // it is returned as it is
 
 // loadOutcome returns the outcome that another attempt has stored, or why there is none.
@@ -180,8 +181,8 @@ func (d *Database) find(ctx context.Context, s *Step) (found bool, o model.Outco
 	return true, o, err
 }
 
-// Settle makes a failure the outcome of a step unless it already has one, and returns the outcome.
-// It waits for an attempt that is in progress. Later attempts do nothing.
+// Settle makes a failure the outcome of a step, unless the step already has an outcome. It returns
+// the outcome of the step. It waits for an attempt that is in progress. Later attempts do nothing.
 func (d *Database) Settle(ctx context.Context, s *Step, f *model.Failure) (model.Payload, *model.Failure, error) {
 	for try := 0; ; try++ {
 		out, stands, err := d.settle(ctx, s, f)

@@ -10,9 +10,9 @@ import (
 // Verdict is the result of delivering one message.
 type Verdict struct {
 	ID string
-	// Refused is why the message can never be delivered. Later means that it could not be delivered
-	// now and is deferred. Untried means that this attempt was not made, or certainly had no
-	// effect. If none of them is set, the message was delivered.
+	// Refused is why the message can never be delivered. Later means that the message could not be
+	// delivered now and is deferred. Untried means that this attempt was not made, or certainly had
+	// no effect. If no field is set, the message was delivered.
 	Refused string
 	Later   bool
 	Untried bool
@@ -24,11 +24,12 @@ type Round struct {
 	// Reach returns an error if the receiver cannot be reached. In that case the relay does not
 	// make or record an attempt.
 	Reach func(context.Context) error
-	// Deliver delivers messages. A message without a verdict may have been delivered.
+	// Deliver delivers messages. If Deliver returns no verdict for a message, the message may have
+	// been delivered.
 	Deliver func(context.Context, []OutboxMessage) []Verdict
 	// Within is how long Deliver may take. After that time, the context of Deliver ends, but not
-	// the context of the round. So one slow message does not stop the relay from applying the
-	// verdicts on the others.
+	// the context of the round. So one slow message does not keep the relay from applying the
+	// verdicts on the other messages.
 	Within time.Duration
 }
 
@@ -50,9 +51,9 @@ const (
 
 // Relay takes a page of waiting messages and passes them to Deliver, in the order in which each
 // transaction put them. After that it removes, marks or defers the messages that have a verdict.
-// The other messages wait for the next round. Relay returns how many messages got a verdict,
-// without messages that were not tried. If the process crashes in between, messages are delivered
-// again.
+// The other messages wait for the next round. Relay returns how many messages got a verdict. It
+// does not count messages that were not tried. If the process crashes after Deliver, the next relay
+// delivers the messages again.
 //
 // The relay records and commits the attempt before it calls Deliver. So every message that may have
 // been delivered has the time of its first attempt, however the relay ends.
@@ -125,14 +126,15 @@ func (d *Database) startAttempt(ctx context.Context, r *Round) (messages []Outbo
 }
 
 // attempt records an attempt to deliver messages. It leaves out messages for which another relay
-// has recorded an attempt since they were read.
+// has recorded an attempt since this relay read them.
 func (d *Database) attempt(ctx context.Context, tx Tx, messages []OutboxMessage) error {
 	_, err := tx.Exec(ctx, d.sql(Outbox, d.dialect.attempt), encodeTries(messages, 0))
 	return err
 }
 
-// filterOwn returns the messages whose last attempt is this one. If it leaves out a message because
-// another relay has it, it also leaves out the later messages to the same target.
+// filterOwn returns the messages whose last recorded attempt is this attempt. If it leaves out a
+// message because another relay has made an attempt, it also leaves out the later messages to the
+// same target.
 func (d *Database) filterOwn(ctx context.Context, tx Tx, messages []OutboxMessage) ([]OutboxMessage, error) {
 	var text string
 	if err := tx.QueryRow(ctx, d.sql(Outbox, d.dialect.held), encodeTries(messages, 1)).Scan(&text); err != nil {
@@ -210,8 +212,8 @@ func (d *Database) judge(ctx context.Context, tx Tx, messages []OutboxMessage, v
 	return err
 }
 
-// release removes the records of attempts that had no effect. It removes a record only if it is of
-// the first attempt, and no other relay has made an attempt since.
+// release removes the records of attempts that had no effect. It removes a record only if the
+// record is about the first attempt, and no other relay has made an attempt since.
 func (d *Database) release(ctx context.Context, tx Tx, messages []OutboxMessage, untried map[string]bool) error {
 	for i := range messages {
 		l := &messages[i]
@@ -227,9 +229,9 @@ func (d *Database) release(ctx context.Context, tx Tx, messages []OutboxMessage,
 }
 
 // InDoubt reports whether an earlier attempt to deliver the message may have succeeded so long ago
-// that the receiver has forgotten it. remembers is how long the receiver remembers. InDoubt keeps a
-// quarter of that time as a margin, because a clock may be set while a message waits, and because
-// the delivery takes time.
+// that the receiver has forgotten that delivery. remembers is how long the receiver remembers.
+// InDoubt keeps a quarter of that time as a margin, because a clock may be set while a message
+// waits, and because the delivery takes time.
 func (l *OutboxMessage) InDoubt(remembers time.Duration) bool {
 	margin := remembers / 4
 	age := millis(l.Now - l.Tried)

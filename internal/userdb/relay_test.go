@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// putMessages puts messages. The first character of an id names the execution.
+// putMessages puts messages with the ids into the outbox. The first character of an id is the key
+// of the execution that receives the message.
 func putMessages(t *testing.T, db *sql.DB, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -68,7 +69,8 @@ func relay(t *testing.T, d *userdb.Database, verdict func(*userdb.OutboxMessage)
 
 func unknown(*userdb.OutboxMessage) (userdb.Verdict, bool) { return userdb.Verdict{}, false }
 
-// The relay commits the first attempt before the delivery. Later attempts do not change its time.
+// The relay records and commits the time of the first attempt before the delivery. Later attempts
+// do not change that time.
 func TestAttemptIsNotedBeforeDelivery(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putMessages(t, db, "a")
@@ -120,7 +122,8 @@ func TestNothingIsNotedInAnOutage(t *testing.T) {
 	})
 }
 
-// The relay removes the record if the attempt had no effect, and keeps it if that is not known.
+// The relay removes the record of an attempt that had no effect. It keeps the record if it does not
+// know whether the attempt had an effect.
 func TestNotesOfAttemptsWithoutEffect(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putMessages(t, db, "a", "b", "c", "d", "e")
@@ -165,7 +168,7 @@ func TestTwoRelaysOfOneMessage(t *testing.T) {
 				for i := range messages {
 					verdicts = append(verdicts, userdb.Verdict{ID: messages[i].ID, Untried: true})
 				}
-				// on PostgreSQL the row is locked, so the other relay cannot take it
+				// On PostgreSQL the row is locked, so the other relay cannot take the message.
 				if isSQLite(t, db) {
 					other()
 				}
@@ -192,8 +195,9 @@ func isSQLite(t *testing.T, db *sql.DB) bool {
 }
 
 // A message is in doubt if its first attempt is so old, by the clock of the database, that the
-// receiver may have forgotten it. It is also in doubt if its attempt is in the future. In that case
-// the clock was set back, and the age of the attempt is unknown.
+// receiver may have forgotten the message. A message is also in doubt if the time of its first
+// attempt is in the future. In that case the clock was set back, and the age of the attempt is
+// unknown.
 func TestInDoubt(t *testing.T) {
 	t.Parallel()
 	const now = int64(1_700_000_000_000)
@@ -211,7 +215,8 @@ func TestInDoubt(t *testing.T) {
 }
 
 // Open upgrades the outbox of an older version. Because that version recorded no attempts, the
-// upgrade sets the first attempt of each waiting message to the time when it was put.
+// upgrade sets the time of the first attempt of each waiting message to the time when the message
+// was put.
 func TestOutboxOfAnOlderVersion(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, _ *userdb.Database) {
 		older := []string{`alter table perdure_outbox drop column tried`, `insert into perdure_outbox (id, cluster, kind, execution, at, body) values ('a', 'c', 'signal', 'w/a', 5, '')`}
@@ -245,7 +250,8 @@ func TestOutboxOfAnOlderVersion(t *testing.T) {
 	})
 }
 
-// A message that takes all the time of a round is deferred, and the others are removed.
+// If the delivery of one message takes all the time of a round, the relay defers that message, and
+// removes the other messages, which it has delivered.
 func TestSlowDeliveryKeepsBackNobody(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putMessages(t, db, "a", "b")

@@ -39,8 +39,9 @@ const (
 )
 
 // Sweep removes the outcomes of runs of a cluster for which expired returns true, in small
-// transactions. It looks only at runs that were started longer ago than Retention, in the order of
-// their ids, which is the order of their start. It returns the number of removed outcomes.
+// transactions. It looks only at runs that were started longer ago than Retention. It looks at them
+// in the order of their ids, which is the order of their starts. It returns the number of removed
+// outcomes.
 func (d *Database) Sweep(ctx context.Context, cluster string, now time.Time, expired func(context.Context, Owner) (bool, error)) (removed int64, err error) {
 	before := firstRun(now.Add(-Retention)).String()
 	for after := ""; ; {

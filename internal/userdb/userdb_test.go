@@ -89,7 +89,7 @@ func attempt(run model.RunID, step string) *userdb.Attempt {
 	}
 }
 
-// An attempt that was given up more than a day ago does nothing.
+// An attempt that begins more than a day after the owner last confirmed it does nothing.
 func TestForgottenAttempt(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		a := attempt(runAt(time.Now()), "s")

@@ -40,7 +40,7 @@ func ReadStartRequest(tenant string, r *pb.StartRequest) (out api.StartRequest, 
 	return out, err
 }
 
-// StartReply builds the message that names the run that has the key.
+// StartReply builds the reply to a start. It names the run that now has the key.
 func StartReply(r api.StartReply) *pb.StartReply {
 	return &pb.StartReply{Run: Run(r.Run), Existing: r.Existing, Status: pb.Status(r.Status)}
 }
@@ -187,7 +187,7 @@ func ReadHistoryRequest(tenant string, r *pb.HistoryRequest) (api.HistoryRequest
 	return api.HistoryRequest{Target: target, After: r.GetAfter(), Limit: int(r.GetLimit())}, err
 }
 
-// HistoryPart builds the message for a page of events, or a part of one.
+// HistoryPart builds the message for a page of events, or for a part of a page.
 func HistoryPart(p api.HistoryPage) *pb.HistoryPart {
 	return &pb.HistoryPart{Run: Run(p.Run), Events: HistoryEvents(p.Events), More: p.More}
 }

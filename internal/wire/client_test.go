@@ -79,7 +79,7 @@ func allTrips() trips {
 	add(all, wire.PastRequest, wire.ReadPastRequest)
 	add(all, wire.PastReply, wire.ReadPastReply)
 	add(all, wire.ImportRequest, wire.ReadImportRequest)
-	// The writer of an export stays at the client.
+	// Messages do not contain the writer of an export, which the client keeps.
 	add(all, wire.DeleteRequest, wire.ReadDeleteRequest, cmpopts.IgnoreFields(api.DeleteRequest{}, "Export"))
 	add(all, wire.DeleteReply, wire.ReadDeleteReply)
 
@@ -134,7 +134,7 @@ func allTrips() trips {
 	add(all, wire.AddReplayReportRequest, wire.ReadAddReplayReportRequest)
 	add(all, wire.ReplayReportRequest, wire.ReadReplayReportRequest)
 	add(all, wire.ReplayReportsRequest, wire.ReadReplayReportsRequest)
-	sums := cmpopts.IgnoreFields(api.ReplayReport{}, "ReplayCounts") // the reader adds them up: TestReplayReportSums
+	sums := cmpopts.IgnoreFields(api.ReplayReport{}, "ReplayCounts") // the reader computes them, see TestReplayReportSums
 	add(all, wire.ReplayReport, wire.ReadReplayReport, sums)
 	add(all, wire.ReplayReportPage, wire.ReadReplayReportPage, sums)
 	add(all, wire.AddReplayReportReply, wire.ReadAddReplayReportReply, sums)
@@ -165,8 +165,8 @@ func allTrips() trips {
 	return all
 }
 
-// Nothing is lost or changed between the two ends. The test fails if a field was added to
-// internal/api and forgotten in this package.
+// No value is lost or changed between the two ends of a connection. The test fails if a field was
+// added to internal/api and forgotten in this package.
 func TestEveryFieldTravels(t *testing.T) {
 	t.Parallel()
 	for kind, trip := range allTrips() {
@@ -179,8 +179,8 @@ func TestEveryFieldTravels(t *testing.T) {
 	}
 }
 
-// A message does not contain the sums of a replay report. The reader computes them from its
-// workflows.
+// A message does not contain the sums of a replay report. The reader computes the sums from the
+// workflows of the report.
 func TestReplayReportSums(t *testing.T) {
 	t.Parallel()
 	want := api.ReplayReport{
@@ -230,8 +230,9 @@ func valuesOf(method reflect.Type) (all []reflect.Type) {
 	return all
 }
 
-// loose reports whether a type has no fields that a translation could lose: contexts, errors,
-// texts, numbers, addresses, and pointers to types that are tested on their own.
+// loose reports whether the test needs no entry for a type, because a translation cannot lose one
+// of its fields. Such types are contexts, errors, texts, numbers, addresses, and pointers to types
+// that have their own entries.
 func loose(kind reflect.Type) bool {
 	switch kind {
 	case reflect.TypeFor[model.Address](), reflect.TypeFor[*model.Reason]():
@@ -241,7 +242,7 @@ func loose(kind reflect.Type) bool {
 }
 
 // A text from the code of a user or from an older build may not be valid UTF-8. The server must be
-// able to send it anyway.
+// able to send such a text anyway.
 func TestTextThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	bad := "\xff\xfe"
@@ -262,7 +263,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// The readers refuse turns that no worker of Perdure would send, before the engine sees them.
+// ReadTurn refuses turns that no worker of Perdure would send, before the engine sees them.
 func TestTurnsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	run := make([]byte, 16)

@@ -77,8 +77,8 @@ func ReadEntityInfo(tenant string, i *pb.EntityInfo) (out api.EntityInfo, err er
 	return out, err
 }
 
-// mailboxItem builds the message for a waiting call. It has the message of the call in the
-// stored encoding; a damaged item may have none.
+// mailboxItem builds the message for a waiting call. It contains the call in the stored encoding. A
+// damaged item may have no call.
 func mailboxItem(i model.MailboxItem) *pb.MailboxItem {
 	out := &pb.MailboxItem{Position: i.Seq, At: int64(i.At)}
 	if i.Message.Kind != 0 {

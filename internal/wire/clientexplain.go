@@ -17,7 +17,7 @@ func ReadExplainRequest(tenant string, r *pb.ExplainRequest) (api.ExplainRequest
 	return api.ExplainRequest{Target: t, Depth: int(r.GetDepth())}, err
 }
 
-// Explanation builds the message for a graph of waits.
+// Explanation builds the message for a graph that shows which things wait for which other things.
 func Explanation(g api.Explanation) *pb.Explanation {
 	return &pb.Explanation{
 		Nodes: each(g.Nodes, explainedNode), Cut: g.Cut, Alive: each(g.Alive, text),
@@ -41,7 +41,7 @@ func reference(r model.Reference) *pb.Reference {
 	return out
 }
 
-// ReadExplanation reads a graph of what waits for what.
+// ReadExplanation reads such a graph.
 func ReadExplanation(tenant string, g *pb.Explanation) (out api.Explanation, err error) {
 	out = api.Explanation{Cut: g.GetCut(), Alive: g.GetAlive(), Edges: each(g.GetEdges(), func(e *pb.ExplainedEdge) api.ExplainedEdge {
 		return api.ExplainedEdge{From: int(e.GetFrom()), To: int(e.GetTo()), Reason: int(e.GetReason())}

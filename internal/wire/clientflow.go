@@ -49,7 +49,7 @@ func ReadQueueList(_ string, l *pb.QueueList) (api.QueueList, error) {
 	})}, nil
 }
 
-// Limit builds the message for a rule.
+// Limit builds the message for the rule of a limit.
 func Limit(l api.Limit) *pb.Limit {
 	return &pb.Limit{
 		Name: l.Name, Queue: l.Queue, Activity: l.Kind, Scope: wordNumber[pb.LimitScope](limitScopes, l.Per), Key: l.Key,
@@ -58,7 +58,7 @@ func Limit(l api.Limit) *pb.Limit {
 	}
 }
 
-// ReadLimit reads a rule. Its tenant is that of the connection.
+// ReadLimit reads the rule of a limit. The rule gets the tenant of the connection.
 func ReadLimit(tenant string, l *pb.Limit) (out api.Limit, err error) {
 	out = api.Limit{
 		Name: l.GetName(), Tenant: tenant, Queue: l.GetQueue(), Kind: l.GetActivity(), Key: l.GetKey(),
@@ -132,7 +132,7 @@ func readLimitUse(tenant string, u *pb.LimitUse) (out api.LimitUse, err error) {
 	return out, err
 }
 
-// BreakerRule builds the message that says when breakers open.
+// BreakerRule builds the message for a rule that says when breakers open.
 func BreakerRule(b api.Breaker) *pb.BreakerRule {
 	return &pb.BreakerRule{
 		Name: b.Name, Failures: int64(b.Failures), Ratio: b.Ratio, Calls: int64(b.Calls), Window: int64(b.Window), ResetAfter: int64(b.Reset), Probes: int64(b.Probes),

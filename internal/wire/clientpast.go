@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// PastRequest builds the message that starts a run with the past of another.
+// PastRequest builds the message that starts a run with the past of another run.
 func PastRequest(r api.PastRequest) *pb.PastRequest {
 	return &pb.PastRequest{
 		Source: Target(r.Source), Key: r.Key, Before: r.Before, After: r.After, Placed: r.Placed,
@@ -60,8 +60,9 @@ func ReadPastReply(tenant string, r *pb.PastReply) (out api.PastReply, err error
 	return out, err
 }
 
-// ImportRequest builds the message that stores a run of another store. It is the first message
-// of an import and has all events. A sender may move events to later messages.
+// ImportRequest builds the message that stores a run of another store. It is the first message of
+// an import, and has all events of the run. A sender may then move some of the events to later
+// messages.
 func ImportRequest(r api.ImportRequest) *pb.ImportRequest {
 	return &pb.ImportRequest{
 		Start: Start(&r.History.Start), Outcome: Outcome(&r.History.Outcome), Events: HistoryEvents(r.History.Events),
@@ -86,7 +87,7 @@ func ReadImportRequest(tenant string, r *pb.ImportRequest) (out api.ImportReques
 }
 
 // DeleteRequest builds the message that removes an execution. The message does not contain the
-// writer of an export. It only says whether there is one.
+// writer of an export. It only says whether there is such a writer.
 func DeleteRequest(r api.DeleteRequest) *pb.DeleteRequest {
 	return &pb.DeleteRequest{Target: Target(r.Target), RequestId: r.RequestID, DryRun: r.DryRun, Force: r.Force, Export: r.Export != nil}
 }

@@ -16,7 +16,7 @@ func readReplayResult(_ string, r *pb.ReplayResult) (api.ReplayResult, error) {
 	return api.ReplayResult{Workflow: r.GetWorkflow(), Key: r.GetKey(), Run: run, Outcome: r.GetOutcome(), Event: r.GetEvent(), Text: r.GetText()}, err
 }
 
-// reportID returns the id of a replay report; nil for none.
+// reportID returns the bytes of the id of a replay report, or nil for the zero id.
 func reportID(id model.ReportID) []byte {
 	if id.IsZero() {
 		return nil
@@ -44,12 +44,12 @@ func ReadAddReplayReportRequest(tenant string, r *pb.AddReplayReportRequest) (ou
 	return out, err
 }
 
-// AddReplayReportReply builds the message with the report of a request.
+// AddReplayReportReply builds the reply to a request that adds a replay report.
 func AddReplayReportReply(r api.ReplayReportReply) *pb.AddReplayReportReply {
 	return &pb.AddReplayReportReply{Report: ReplayReport(r.Report), Existing: r.Existing}
 }
 
-// ReadAddReplayReportReply reads the report of a request.
+// ReadAddReplayReportReply reads the reply to a request that adds a replay report.
 func ReadAddReplayReportReply(tenant string, r *pb.AddReplayReportReply) (out api.ReplayReportReply, err error) {
 	out.Existing = r.GetExisting()
 	out.Report, err = ReadReplayReport(tenant, r.GetReport())

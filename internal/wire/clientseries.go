@@ -18,7 +18,7 @@ func ReadSeriesRequest(tenant string, r *pb.SeriesRequest) (api.SeriesRequest, e
 	return api.SeriesRequest{Tenant: tenant, Step: time.Duration(r.GetStep()), Levels: r.GetLevels()}, nil
 }
 
-// SeriesReply builds the message with numbers by time.
+// SeriesReply builds the message with the numbers of the last hour, by time.
 func SeriesReply(s api.Series) *pb.SeriesReply {
 	return &pb.SeriesReply{
 		From: int64(s.From), Step: int64(s.Step), Partial: s.Partial, Lines: each(s.Lines, seriesLine),
@@ -29,7 +29,7 @@ func SeriesReply(s api.Series) *pb.SeriesReply {
 	}
 }
 
-// ReadSeriesReply reads numbers by time.
+// ReadSeriesReply reads the numbers of the last hour.
 func ReadSeriesReply(tenant string, r *pb.SeriesReply) (out api.Series, err error) {
 	out = api.Series{
 		From: model.Time(r.GetFrom()), Step: time.Duration(r.GetStep()), Partial: r.GetPartial(), Lines: each(r.GetLines(), readSeriesLine),

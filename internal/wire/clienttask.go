@@ -82,7 +82,7 @@ func ReadTaskStreamRequest(tenant string, r *pb.TaskStreamRequest) (api.TaskStre
 	return api.TaskStreamRequest{TaskTarget: target, After: r.GetAfter(), Limit: int(r.GetLimit()), Wait: r.GetWait()}, err
 }
 
-// TaskStreamPage builds the message for a page of streamed items, or a part of one.
+// TaskStreamPage builds the message for a page of streamed items, or for a part of a page.
 func TaskStreamPage(p api.TaskStreamPage) *pb.TaskStreamPage {
 	return &pb.TaskStreamPage{
 		Run: Run(p.Run), Ended: p.Ended,

@@ -83,7 +83,7 @@ func ReadEvent(e *pb.Event) (model.Event, error) {
 	return ev, nil
 }
 
-// Events translates many events, as Event does for one.
+// Events builds the messages for many events with Event.
 func Events(events []model.Event) []*pb.Event {
 	out := make([]*pb.Event, len(events))
 	for i := range events {
@@ -92,7 +92,7 @@ func Events(events []model.Event) []*pb.Event {
 	return out
 }
 
-// ReadEvents reads many events, as ReadEvent does for one.
+// ReadEvents reads many events with ReadEvent.
 func ReadEvents(events []*pb.Event) ([]model.Event, error) {
 	if len(events) == 0 {
 		return nil, nil
@@ -136,7 +136,7 @@ func Retry(r *model.Retry) *pb.Retry {
 	}
 }
 
-// ReadRetry reads a policy; nil for nil.
+// ReadRetry reads a policy. It returns nil for nil.
 func ReadRetry(r *pb.Retry) *model.Retry {
 	if r == nil {
 		return nil
@@ -172,7 +172,7 @@ func TaskSpec(t *model.TaskSpec) *pb.TaskSpec {
 	return out
 }
 
-// ReadTaskSpec reads a spec; nil for nil.
+// ReadTaskSpec reads a spec. It returns nil for nil.
 func ReadTaskSpec(tenant string, t *pb.TaskSpec) (*model.TaskSpec, error) {
 	if t == nil {
 		return nil, nil
@@ -215,5 +215,6 @@ func ReadTaskRef(tenant string, r *pb.TaskRef) (model.TaskRef, error) {
 }
 
 // text returns a text as protobuf accepts it: bytes that are not UTF-8 become the replacement
-// character. Only error texts can have such bytes; names and keys are checked where they come in.
+// character. Only error texts can have such bytes: the engine refuses names and keys that are not
+// valid UTF-8.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -31,7 +31,7 @@ func readStreamKind(k pb.StreamKind) (model.ItemKind, error) {
 	return readEnum[model.ItemKind]("kind of streamed items", k, pb.StreamKind_name)
 }
 
-// readEnum checks that a number is one that the protocol names.
+// readEnum checks that the protocol has a name for the number, and converts the number.
 func readEnum[T ~uint8, E ~int32](what string, e E, names map[int32]string) (T, error) {
 	if _, known := names[int32(e)]; !known {
 		return 0, fault.New(fault.Invalid, "there is no %s %d", what, e)
@@ -39,8 +39,8 @@ func readEnum[T ~uint8, E ~int32](what string, e E, names map[int32]string) (T, 
 	return T(e), nil
 }
 
-// Texts of package model and package api that are numbers in the protocol: the index in the list.
-// The empty text is 0.
+// Each of these lists has words of package model or package api. In the protocol, a word is a
+// number: the index of the word in its list. The empty text is 0.
 var (
 	mailboxVerbs  = words("", model.MailboxList, model.MailboxShow, model.MailboxSkip, model.MailboxDrop, model.MailboxDropNamed, model.MailboxInterrupt)
 	limitScopes   = words("", api.PerQueue, api.PerKind, "tenant", api.PerKey, api.PerName)

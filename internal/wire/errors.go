@@ -12,13 +12,13 @@ import (
 )
 
 // TimeoutHeader has the nanoseconds until the deadline of a client's caller. The deadline of the
-// call itself is a little later, so that the server has time to answer with what the call was
-// waiting for.
+// call itself is a little later, so that the server still has time to answer, and to say what the
+// call was waiting for.
 const TimeoutHeader = "perdure-timeout"
 
-// EraHeader is a header that a server sends with an answer if the client should draw its next
-// request ids in another era. (The server can tell from the era whether it must look an id up in
-// the store.)
+// EraHeader is a header that a server sends with an answer if the client should create its next
+// request ids in another era. An era is a part of a request id. From the era, the server can tell
+// whether it must look the id up in the store.
 const EraHeader = "perdure-era"
 
 // kindCodes is the one table of error kinds and status codes. The code is for clients that do not
@@ -52,7 +52,7 @@ var codeKinds = map[codes.Code]fault.Kind{
 	codes.OutOfRange: fault.Invalid, codes.Unknown: fault.Internal, codes.Internal: fault.Internal,
 }
 
-// Status returns an error as a gRPC status with its detail; nil for nil.
+// Status returns an error as a gRPC status with an ErrorDetail. It returns nil for nil.
 func Status(err error) error {
 	if err == nil {
 		return nil
@@ -95,7 +95,7 @@ func ReadStatus(err error) error {
 	return fault.New(kind, "%s", st.Message())
 }
 
-// ErrorDetail returns an error as a message; nil for nil.
+// ErrorDetail builds the message for an error. It returns nil for nil.
 func ErrorDetail(err error) *pb.ErrorDetail {
 	if err == nil {
 		return nil
@@ -121,7 +121,7 @@ func ErrorDetail(err error) *pb.ErrorDetail {
 	return d
 }
 
-// ReadError returns the error of a message; nil for nil.
+// ReadError returns the error of a message. It returns nil for nil.
 func ReadError(d *pb.ErrorDetail) error {
 	if d == nil {
 		return nil
@@ -140,7 +140,8 @@ func ReadError(d *pb.ErrorDetail) error {
 	return &fault.Error{Kind: kind, Text: d.GetText(), Hint: d.GetHint()}
 }
 
-// textless is a cause whose text is already part of the message, so it has none of its own.
+// textless is a cause whose text is already part of the text of the error, so textless itself has
+// no text.
 type textless struct{ error }
 
 func (textless) Error() string   { return "" }

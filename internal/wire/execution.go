@@ -25,7 +25,7 @@ func readOptionalAddress(tenant string, a *pb.Address) model.Address {
 	return ReadAddress(tenant, a)
 }
 
-// Link builds the message that names a step of a run. It returns nil for the zero Link.
+// Link builds the message that names a step of a run. It returns nil for a zero link.
 func Link(l model.Link) *pb.Link {
 	if l == (model.Link{}) {
 		return nil
@@ -65,7 +65,7 @@ func Terms(t *model.Terms) *pb.Terms {
 	return &pb.Terms{Delay: int64(t.Delay), NotBefore: int64(t.NotBefore), Timeout: int64(t.Timeout), Retry: Retry(t.Retry)}
 }
 
-// ReadTerms reads terms; nil for nil.
+// ReadTerms reads terms. It returns nil for nil.
 func ReadTerms(t *pb.Terms) *model.Terms {
 	if t == nil {
 		return nil
@@ -117,10 +117,10 @@ func ReadHistoryEvent(tenant string, e *pb.HistoryEvent) (out model.Event, err e
 	return out, err
 }
 
-// HistoryEvents translates many events, as HistoryEvent does for one.
+// HistoryEvents builds the messages for many events with HistoryEvent.
 func HistoryEvents(events []model.Event) []*pb.HistoryEvent { return each(events, HistoryEvent) }
 
-// ReadHistoryEvents reads many events, as ReadHistoryEvent does for one.
+// ReadHistoryEvents reads many events with ReadHistoryEvent.
 func ReadHistoryEvents(tenant string, events []*pb.HistoryEvent) ([]model.Event, error) {
 	return readEach(tenant, events, ReadHistoryEvent)
 }

@@ -138,7 +138,7 @@ func isSkipped(t reflect.Type, field string) bool {
 		return field == "Drawn"
 	case reflect.TypeFor[model.Offer](): // a worker of another process may not run batch jobs
 		return field == "BuiltIn" || field == "Remote"
-	case reflect.TypeFor[model.EntityOffer](): // the server of the worker names it
+	case reflect.TypeFor[model.EntityOffer](): // the server of the worker sets this field
 		return field == "Remote"
 	}
 	return false

@@ -13,7 +13,7 @@ import (
 // reader reads any bytes as a message of one type.
 type reader func(body []byte) error
 
-// readerOf returns the reader of a message.
+// readerOf returns a reader that decodes a message and passes it to the function read.
 func readerOf[T, M any, P interface {
 	*M
 	proto.Message

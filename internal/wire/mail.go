@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// DeadLetterList builds the message with messages that were refused. A message that could not be
-// read has no kind, and is sent as stored.
+// DeadLetterList builds the message with messages that were refused. A refused message that cannot
+// be decoded has no kind, and the list contains its stored bytes.
 func DeadLetterList(letters []api.DeadLetter) *pb.DeadLetterList {
 	out := &pb.DeadLetterList{}
 	for i := range letters {

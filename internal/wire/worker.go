@@ -15,14 +15,15 @@ import (
 // Protocol is the version of the worker protocol that this build speaks.
 const Protocol = 1
 
-// Windows bound what a side may send before the other side has taken it. They have a fixed size.
-// With windows that adapt, gRPC would measure the connection, with a ping and a window update for
-// nearly every message of a connection that is not busy.
+// These windows bound how many bytes one side may send before the other side has read them. They
+// have a fixed size. With windows of variable size, gRPC would measure the connection. On a
+// connection that is not busy, that would cost a ping and a window update for nearly every message.
 const (
-	// CallWindow is how many bytes of a call may be on their way, or wait until they are read. A
+	// CallWindow is how many bytes of a call may be sent before the other side has read them. A
 	// single message may be larger.
 	CallWindow = 1 << 20
-	// ConnWindow is how many bytes of a connection may be on their way.
+	// ConnWindow is how many bytes of all calls of a connection may be sent before the other side
+	// has received them.
 	ConnWindow = 4 << 20
 )
 
@@ -129,8 +130,8 @@ func ReadEntityJoin(tenant string, j *pb.Join) model.EntityOffer {
 	return o
 }
 
-// Activation builds the message that hands a run over to a worker. The caller adds the events,
-// and may split them.
+// Activation builds the message that hands a run over to a worker. The caller adds the events, and
+// may send some of them in later messages.
 func Activation(a *model.Activation) *pb.Activation {
 	return &pb.Activation{
 		Address: Address(a.Start.Address), Run: Run(a.Start.Run), At: int64(a.Start.At), Start: model.AppendStart(nil, a.Start),
@@ -138,7 +139,7 @@ func Activation(a *model.Activation) *pb.Activation {
 	}
 }
 
-// ReadActivation reads an activation with the events that it has.
+// ReadActivation reads an activation with the events that the message contains.
 func ReadActivation(tenant string, a *pb.Activation) (model.Activation, error) {
 	run, err := ReadRun(a.GetRun())
 	if err != nil {
@@ -310,8 +311,8 @@ func readClosing(c *pb.Close) (*model.Close, error) {
 }
 
 // readMessage reads a message that the code of a worker sends. It checks the names in the address
-// as it would for a client. A store may refuse a row with control characters, which would stop the
-// run that sends the message.
+// in the same way as for a message of a client. A store may refuse a row with control characters,
+// which would stop the run that sends the message.
 func readMessage(body []byte) (model.Message, error) {
 	m, err := model.DecodeMessage(body)
 	if err != nil {
@@ -386,7 +387,7 @@ func ReadOperated(tenant string, r *pb.Operated) (model.Operated, error) {
 	return out, nil
 }
 
-// must is for encodings that cannot fail.
+// must returns v, and panics if err is not nil. It is for encodings that cannot fail.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

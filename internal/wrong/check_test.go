@@ -86,7 +86,7 @@ func newCompiler() *compiler {
 	return &compiler{importer: importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })}
 }
 
-// shared returns the compiler that all tests share, because creating one takes a while.
+// shared returns the compiler that all tests share, because creating a compiler takes a while.
 var shared = sync.OnceValue(func() *compiler { return newCompiler() })
 
 func theCompiler(t *testing.T) *compiler {
@@ -125,7 +125,7 @@ func (c *compiler) check(t *testing.T, more string) checked {
 	}
 	p.file = file
 	cfg := types.Config{Importer: c.importer, Error: func(err error) { p.errs = append(p.errs, err.Error()) }}
-	// the returned error is the first one in errs
+	// The returned error is also the first error in errs.
 	p.pkg, _ = cfg.Check("main", p.fset, []*ast.File{file}, p.info)
 
 	return p

@@ -228,7 +228,7 @@ func TestWrongProgramsDoNotCompile(t *testing.T) {
 	}
 }
 
-// check checks that the compiler rejects the wrong program and accepts the right one.
+// check checks that the compiler rejects the wrong program and accepts the right program.
 func (r *refused) check(t *testing.T, c *compiler) {
 	t.Helper()
 	if p := c.check(t, r.source(r.body, r.top)); !mentions(p.errs, r.want) {

@@ -109,8 +109,8 @@ type ran struct {
 	want []string
 }
 
-// V3 and V4 are not here, because perduretest rejects them when a user tests them:
-// TestWrongWorkflowsFail of perduretest has them.
+// The programs V3 and V4 are not in this list, because perduretest rejects them when a user tests
+// them. TestWrongWorkflowsFail in package perduretest has them.
 var refusedAtRunTime = []ran{
 	{
 		id: "V1", name: "captured workflow ctx in step",
@@ -163,7 +163,8 @@ var refusedAtRunTime = []ran{
 
 			return "nothing"
 		},
-		// The value is stored and visible. It is not an error if no code waits for it.
+		// The value of the promise is stored and visible. It is not an error if no code waits for
+		// the value.
 		want: []string{"promise_settled never 7"},
 	},
 	{
@@ -257,7 +258,7 @@ func TestWrongProgramsAreRefusedAtRunTime(t *testing.T) {
 	}
 }
 
-// TestAllProgramsAreHere checks that every program of the design is here.
+// TestAllProgramsAreHere checks that this package has every program of the design.
 func TestAllProgramsAreHere(t *testing.T) {
 	t.Parallel()
 	have := map[string]bool{}

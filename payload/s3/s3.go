@@ -24,7 +24,7 @@ type Config struct {
 	Endpoint string
 	// Bucket must exist.
 	Bucket string
-	// Prefix begins the names of all objects, followed by a slash; may be empty.
+	// Prefix is the beginning of the names of all objects, followed by a slash. It may be empty.
 	Prefix string
 	// Region is the region of the bucket. If it is empty, the client asks the server.
 	Region string
@@ -32,7 +32,7 @@ type Config struct {
 	// (AWS_ACCESS_KEY_ID and so on), then the shared credentials file, then the role of the
 	// machine.
 	AccessKey, SecretKey string
-	// SessionToken belongs to temporary credentials; may be empty.
+	// SessionToken belongs to temporary credentials. It may be empty.
 	SessionToken string
 	// Insecure uses HTTP instead of HTTPS. Use it only for tests.
 	Insecure bool

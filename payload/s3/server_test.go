@@ -29,10 +29,10 @@ type server struct {
 	mu      sync.Mutex
 	objects map[string]object
 	page    int                     // keys of one page of a listing
-	fault   func(*http.Request) int // returns an HTTP status to answer with instead, or 0
+	fault   func(*http.Request) int // returns an HTTP status to answer with, or 0 for none
 }
 
-// with changes the server between requests.
+// with calls f, which changes the server, while the server handles no request.
 func (s *server) with(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 )
 
 // Compress returns a Transform that compresses data of threshold bytes and more with Zstandard, if
-// that makes it smaller. Put it before payload.Encrypt in a chain, because encrypted data cannot be
-// compressed. The length of compressed data reveals something about its content, so do not compress
-// secrets together with data that an attacker can choose.
+// compression makes the data smaller. Put it before payload.Encrypt in a chain, because encrypted
+// data cannot be compressed. The length of compressed data reveals something about its content, so
+// do not compress secrets together with data that an attacker can choose.
 func Compress(threshold int) payload.Transform {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
 	if err != nil {

@@ -46,8 +46,8 @@ func TestOnlyWhenSmaller(t *testing.T) {
 	}
 }
 
-// A changed payload is either refused or still has the same content. Its content never becomes
-// different.
+// Open either refuses a changed payload or returns the original content. It never returns another
+// content.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	z := zstd.Compress(0)

@@ -136,7 +136,8 @@ func printEnd(out io.Writer, e *event, text string) {
 	}
 }
 
-// reason returns the text that a test gave when it was skipped; empty if it was not skipped.
+// reason returns the text that a test gave when it was skipped. It returns "" for a test that was
+// not skipped.
 func reason(e *event, text string) string {
 	if e.Action != "skip" {
 		return ""

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// run feeds lines of `go test -json` to the program, with ' instead of ", and returns what it
-// prints.
+// run passes lines of `go test -json` to the program and returns what the program prints. In the
+// lines, ' stands for ".
 func run(t *testing.T, record string, lines ...string) (string, bool) {
 	t.Helper()
 	var out strings.Builder

@@ -9,9 +9,10 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// While a node acquires a shard, the receiver of messages of the shard advances its cursor, and a
-// sweep deletes these messages. The node still learns the position of the last message. Otherwise
-// its next message would get a position that the receiver has passed, and would be lost.
+// While a node acquires a shard, another shard, which receives messages from that shard, advances
+// its cursor, and a sweep deletes the messages up to the cursor. The node still learns the position
+// of the last message. Otherwise the next message of the acquired shard would get a position that
+// the receiver has passed, and would be lost.
 func TestAcquireDuringASweep(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -59,7 +60,7 @@ func TestAcquireDuringASweep(t *testing.T) {
 	run(`delete from perdure.messages where to_shard = $1 and from_shard = $2 and seq <= 10`, int16(to), int16(from))
 	run(`commit`)
 	r := <-done
-	if r.err != nil { // it did not wait long enough for the lock
+	if r.err != nil { // Acquire gave up waiting for the lock
 		r.got, r.err = acquire()
 	}
 	if r.err != nil || len(r.got) != 1 || r.got[0].Sent[to] != 10 {

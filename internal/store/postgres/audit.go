@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// sweepAudit removes old entries. The key of the table has them in the order of their age.
+// sweepAudit removes old entries. The ids of entries grow with time, so the primary key has the
+// entries in the order of their age.
 const sweepAudit = `
 delete from {schema}.audit where id = any (array(select a.id from {schema}.audit a where a.id < $1 order by a.id limit $2))`
 

@@ -108,8 +108,8 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// BenchmarkLoadRun measures how long it takes to wake a run that is not in memory: in one round
-// trip, and by parts.
+// BenchmarkLoadRun measures how long it takes to load a run that is not in memory: with LoadRun in
+// one round trip, and with LoadRunByParts.
 func BenchmarkLoadRun(b *testing.B) {
 	s, err := postgres.Open(b.Context(), postgres.Config{URL: benchmarkURL(b), Shards: 64, AllowUnsafe: true})
 	if err != nil {
@@ -200,7 +200,7 @@ func benchmarkCommit(b *testing.B, url string, prepare bool, kind string, n int)
 	b.ReportMetric(per(server+client, rows), "µs/row")
 }
 
-// backend returns the process id of the lane that committed last.
+// backend returns the id of the server process of the lane that committed last.
 func backend(t testing.TB, url string) int {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)

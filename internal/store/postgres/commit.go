@@ -92,7 +92,7 @@ func (l *lane) write(ctx context.Context, b *store.Batch) (*writer, error) {
 	return w, l.exchange(ctx, w)
 }
 
-// use begins a statement.
+// use adds a statement to the pipeline. The caller then adds its arguments.
 func (w *writer) use(index int) {
 	st := &w.lane.store.statements[index]
 	name := st.name
@@ -121,8 +121,8 @@ func (w *writer) sortKeys(n int, compare func(i, j int) int) []int32 {
 	return w.order
 }
 
-// clampLane converts a lane number. A number that does not fit into the column becomes one that no
-// lane has. Without that, it could become the number of another lane.
+// clampLane converts a lane number. A number that does not fit into the column becomes a number
+// that no lane has. A plain conversion could turn it into the number of another lane.
 func clampLane(n int) int32 {
 	if n < 0 || n > math.MaxInt32 {
 		return -1
@@ -176,7 +176,7 @@ func (w *writer) removal(index int, rows []store.RunKey) {
 	w.execute()
 }
 
-// writeLeaving stores the removal times of closed runs that have their own.
+// writeLeaving stores the removal times of those closed runs that have a removal time of their own.
 func (w *writer) writeLeaving(o []int32) {
 	if len(o) == 0 {
 		return
@@ -192,9 +192,9 @@ func (w *writer) writeLeaving(o []int32) {
 // writeStarts inserts runs. Before that, it marks the runs that they replace as no longer current.
 //
 // A start with IfAbsent almost always finds its address free. The statement for that case only
-// reports which starts were not inserted. The store reads the runs that have their addresses in a
-// second step. If one start finds its address taken, others often follow. So the next batches use
-// another statement, which also returns these runs.
+// reports which starts were not inserted. In a second step, the store reads the runs that have the
+// addresses of these starts. If one start finds its address taken, later starts often do so too. So
+// the next batches use another statement, which also returns the runs that have the addresses.
 func (w *writer) writeStarts() {
 	rows := w.batch.Starts
 	if len(rows) == 0 {

@@ -40,7 +40,7 @@ type Config struct {
 	// _. The default is "perdure".
 	Schema string
 	// Shards is the number of shards. It is fixed when the store is created, and Open refuses
-	// another number later. The default is the number of the existing store, or 64 for a new one.
+	// another number later. The default is the number of the existing store, or 64 for a new store.
 	Shards int
 	// Lease is the duration of the leases of nodes. Every timeout of a commit connection is shorter
 	// than this. The default is 10 s.
@@ -63,10 +63,11 @@ type Config struct {
 	// the wrong rows of them. It is for tests.
 	AllowDivided bool
 	// Databases are the names of the databases that hold shard groups of the cluster, in addition
-	// to this one. Open refuses a store that has others.
+	// to this database. Open refuses a store whose list of databases differs.
 	Databases []string
-	// Member is the name under which this database belongs to the cluster Home, as one that holds
-	// shard groups. Open refuses a database with another name or of another cluster.
+	// Member and Home are set if this is not the first database of its cluster, and only holds
+	// shard groups. Member is the name of this database in the cluster, and Home is the id of the
+	// cluster. Open refuses a database with another name or of another cluster.
 	Member, Home string
 	// Name is our application name in pg_stat_activity. The default is "perdure".
 	Name string

@@ -67,7 +67,7 @@ func namesOf(all []store.Database) (names []string) {
 	return names
 }
 
-// checkPlace refuses to open a database in another role than the one that it has.
+// checkPlace refuses to open a database in a role that the database does not have in its cluster.
 func (c *config) checkPlace(st *Status) error {
 	wanted := slices.Sorted(slices.Values(c.Databases))
 	has := namesOf(st.Databases)
@@ -94,9 +94,9 @@ func (c *config) checkPlace(st *Status) error {
 // lacks, creates or upgrades the schema of each database, and binds it to the store under its name.
 // No process may use the store. Divide may be repeated, and changes nothing the second time.
 //
-// A group that the store already has cannot move. The databases are bound first and the store knows
-// the groups last, so a call that ends in between leaves a store that is refused at most until the
-// call is repeated.
+// A group that the store already has cannot move. Divide binds the databases first, and stores the
+// new groups in the store last. If Divide ends in between, Open may refuse the store until the
+// caller repeats Divide.
 func Divide(ctx context.Context, home Config, members []Member, groups []model.Group) (Status, error) {
 	if err := checkMembers(members); err != nil {
 		return Status{}, err
@@ -113,8 +113,9 @@ func Divide(ctx context.Context, home Config, members []Member, groups []model.G
 		return st, err
 	}
 
-	// A database that has got a group keeps it, and the cluster cannot start before all databases
-	// have it. So the first pass finds out whether one of them refuses, and changes nothing.
+	// A database cannot lose a group that it has, and the cluster cannot start before all its
+	// databases have the same groups. So a first pass changes nothing and only finds out whether
+	// one of the databases refuses the new groups.
 	base := model.NewLayout(st.Shards, st.Groups).Ranges()[0].Count
 	p := places{st.Groups, all, st.Databases, databases}
 	if err := writePlaces(ctx, cfg, &p, true); err != nil {
@@ -194,7 +195,7 @@ func checkMembers(members []Member) error {
 	return nil
 }
 
-// place returns all groups of the store and all its databases, with the new ones.
+// place returns all groups and all databases of the store, including the new groups and databases.
 func place(st *Status, members []Member, wanted []model.Group) (all []model.Group, databases []store.Database, err error) {
 	base := model.NewLayout(st.Shards, st.Groups).Ranges()[0].Count
 	missing, err := missingGroups(st.Store, base, st.Groups, wanted)
@@ -315,9 +316,9 @@ func (m *migrator) bind(ctx context.Context, tx pgx.Tx, name string, b binding) 
 	return m.keepOut(ctx, tx, `update {schema}.meta set member = $1, home = $2::text::uuid where id = 1`, name, b.home)
 }
 
-// checkBinding refuses a change if the groups of the database are others than those from which it
-// was planned, if the change would remove one of them, or if the database has messages to names
-// that would choose a new one.
+// checkBinding refuses a change of groups in three cases: the database no longer has the groups
+// that it had when the change was planned, the change would remove a group, or the database has
+// rows or messages for names that would belong to a new group.
 func (m *migrator) checkBinding(ctx context.Context, tx pgx.Tx, b *binding) error {
 	_, has, err := m.readGroups(ctx, tx)
 	if err != nil {
@@ -334,7 +335,7 @@ func (m *migrator) checkBinding(ctx context.Context, tx pgx.Tx, b *binding) erro
 	return m.expectAllUnused(ctx, tx, b.groups[len(has):])
 }
 
-// expectAllUnused refuses groups as expectUnused does.
+// expectAllUnused calls expectUnused for each group.
 func (m *migrator) expectAllUnused(ctx context.Context, tx pgx.Tx, groups []model.Group) error {
 	for _, g := range groups {
 		if err := m.expectUnused(ctx, tx, g.Name); err != nil {
@@ -357,7 +358,8 @@ func (m *migrator) lockMigrations(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// keepOut changes the one row of meta, and keeps builds out that do not know several databases.
+// keepOut changes the one row of meta. It also makes sure that builds that do not support several
+// databases can no longer open the store.
 func (m *migrator) keepOut(ctx context.Context, tx pgx.Tx, change string, args ...any) error {
 	tag, err := tx.Exec(ctx, expand(m.cfg.schema, change), args...)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A change of the groups is refused if another process has changed them since it was planned. The
-// store and its database keep what the other process has written.
+// A change of the groups is refused if another process has changed the groups since the change was
+// planned. The store and its database keep what the other process has written.
 func TestPlacesThatHaveChanged(t *testing.T) {
 	t.Parallel()
 	home := Config{URL: pgtest.URL(t), Shards: 1, AllowUnsafe: true}
@@ -32,7 +32,7 @@ func TestPlacesThatHaveChanged(t *testing.T) {
 		}
 	}
 
-	// The plan is from before the group eu was there.
+	// The change is planned before the other process adds the group eu.
 	cfg, _, err := migrateAny(t.Context(), home)
 	if err != nil {
 		t.Fatal(err)

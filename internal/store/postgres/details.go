@@ -13,8 +13,8 @@ import (
 )
 
 // loadDetails returns the statements that describe a run. The first three read its row, its labels
-// and its timers. The last one reads the id of the run, its last event, and whether it has
-// scheduled a task. The statements read timers and tasks only of open runs.
+// and its timers. The last statement reads the id of the run, its last event, and whether the run
+// has scheduled a task. The statements read timers and tasks only of open runs.
 func loadDetails(named string) [4]string {
 	run := `(select e.run from {schema}.executions e where ` + named + `)`
 	timers := loadRun(named, 0)[2]

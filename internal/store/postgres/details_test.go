@@ -26,7 +26,7 @@ func TestDetailsOfARunThatContinues(t *testing.T) {
 	load := func() (store.RunDetails, error) {
 		return f.Store.LoadDetails(t.Context(), first.Shard, first.Start.Address, model.RunID{})
 	}
-	if _, err := load(); err != nil { // prepares the statements: later, that would wait
+	if _, err := load(); err != nil { // prepares the statements before the table is locked
 		t.Fatal(err)
 	}
 
@@ -45,7 +45,8 @@ func TestDetailsOfARunThatContinues(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// In a transaction, each look at the activity of the server would see what the first one saw.
+	// This connection has no open transaction: in a transaction, every query of pg_stat_activity
+	// would return the result of the first query.
 	watch, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)

@@ -60,8 +60,9 @@ func textsOf(t *testing.T, c *pgx.Conn, sql string) []string {
 	return out
 }
 
-// divided is a store whose hot tables PostgreSQL has partitioned by their shard keys. That has the
-// same condition as a distributed PostgreSQL: every unique index has the key.
+// divided is a store whose hot tables PostgreSQL has partitioned by their shard keys. Partitioning
+// has the same condition as a distributed PostgreSQL: every unique index must contain the shard
+// key.
 var divided = pgtest.Template{Fill: func(ctx context.Context, url string) error {
 	if _, err := postgres.Migrate(ctx, postgres.Config{URL: url, Shards: testShards, AllowUnsafe: true}); err != nil {
 		return err
@@ -99,8 +100,8 @@ func TestConformanceOnDividedTables(t *testing.T) {
 	})
 }
 
-// A program does not open such a store, because of the sweeps. Partitioned tables of other programs
-// in the same schema do not matter.
+// Open refuses a store with divided tables, because of the sweeps. Partitioned tables of other
+// programs in the same schema do not matter.
 func TestDividedTablesAreRefused(t *testing.T) {
 	t.Parallel()
 	expectRefusal(t, postgres.Config{URL: divided.URL(t), AllowUnsafe: true}, fault.Conflict, "are partitioned")

@@ -155,8 +155,8 @@ func isFence(r pgproxy.Request) bool {
 	return len(r.SQL) > 0 && strings.Contains(r.SQL[0], "fences set batch")
 }
 
-// matchRequest matches a statement that contains a fragment. The fragment commit matches only the
-// statement itself.
+// matchRequest matches a statement that contains a fragment. The fragment "commit" matches only the
+// statement that commits a transaction.
 func matchRequest(fragment string) func(pgproxy.Request) bool {
 	if fragment != "commit" {
 		return pgproxy.Mentions(fragment)
@@ -228,8 +228,8 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// The network breaks in the middle of every other write of the port. After any error, a retry has
-// the same result as a call without an error.
+// The network breaks in the middle of each write method of the store other than Commit. After any
+// error, a retry has the same result as a call without an error.
 func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

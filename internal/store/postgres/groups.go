@@ -43,9 +43,9 @@ func expectSameGroups(op string) func(pgx.Row) error {
 //
 // Every process reads the groups when it opens the store, and relies on them until it ends. So
 // AddGroups refuses while a node is alive, and fences nodes whose lease has expired. A process may
-// have opened the store without registering. The store refuses that process when it registers. It
-// also refuses its requests in the inbox for names that choose a group. Older builds, which do not
-// know groups, can no longer open the store.
+// have opened the store without registering. The store refuses that process when it registers. The
+// store also refuses requests that the process puts into the inbox for names that choose a group.
+// Older builds, which do not know groups, can no longer open the store.
 func AddGroups(ctx context.Context, c Config, groups []model.Group) (Status, error) {
 	if _, err := model.ParseGroups(model.FormatGroups(groups)); err != nil {
 		return Status{}, fault.New(fault.Invalid, "%w", err)
@@ -153,8 +153,8 @@ func missingGroups(url string, base int, has, wanted []model.Group) (missing []m
 }
 
 // lockOut makes sure that no node works on the store until the transaction ends, and fences the
-// nodes whose lease has expired. The order of the locks is that of all other transactions: nodes,
-// fences, and the inbox, which commits touch after their fence.
+// nodes whose lease has expired. It takes the locks in the same order as all other transactions:
+// nodes, fences, and then the inbox, which commits touch after their fence.
 func (m *migrator) lockOut(ctx context.Context, tx pgx.Tx) error {
 	exec := func(sql string) error {
 		_, err := tx.Exec(ctx, expand(m.cfg.schema, sql))
@@ -190,8 +190,8 @@ func (m *migrator) lockOut(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// expectUnused refuses a group if the store has rows of names that choose it. These rows are in
-// shards of another group.
+// expectUnused refuses a new group if the store already has rows of names that choose the group.
+// These rows are in shards of another group.
 func (m *migrator) expectUnused(ctx context.Context, tx pgx.Tx, group string) error {
 	const look = `
 select coalesce(
@@ -218,7 +218,7 @@ select coalesce(
 }
 
 // addressedIn looks for a message or a request on its way to a name that chooses the group. It
-// returns that name; empty if there is none.
+// returns that name, or "" if there is no such message or request.
 func (m *migrator) addressedIn(ctx context.Context, tx pgx.Tx, group string) (name string, err error) {
 	rows, err := tx.Query(ctx, expand(m.cfg.schema, `select body from {schema}.messages union all select body from {schema}.inbox`))
 	if err != nil {

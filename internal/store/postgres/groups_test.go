@@ -15,7 +15,7 @@ import (
 )
 
 // addGroups adds groups, which are given in their stored form. It expects an error that contains
-// the text says, or no error if says is empty.
+// the text of the parameter says, or no error if says is empty.
 func addGroups(t *testing.T, url, groups, says string) postgres.Status {
 	t.Helper()
 	list, err := model.ParseGroups(groups)
@@ -32,7 +32,7 @@ func addGroups(t *testing.T, url, groups, says string) postgres.Status {
 	return st
 }
 
-// The shards of new groups follow the existing shards. A group stays and cannot change.
+// The shards of new groups follow the existing shards. A group cannot be removed or changed.
 func TestAddGroups(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)
@@ -103,7 +103,8 @@ func TestAddGroupsWithNodes(t *testing.T) {
 }
 
 // A process that has opened the store before groups were added cannot join. It can put requests
-// into the inbox, except for names that choose a group: it has the wrong shard for them.
+// into the inbox, except for names that choose a group: the process would compute the wrong shard
+// for such a name.
 func TestProcessWithOtherGroups(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)

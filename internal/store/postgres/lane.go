@@ -30,7 +30,8 @@ type lane struct {
 	// taken.
 	duplicates int
 
-	// sock is the socket of conn. Close uses it, because it does not wait for a commit in progress.
+	// sock is the socket of conn. Close closes the socket directly, because Close does not wait for
+	// a commit in progress.
 	sockMu sync.Mutex
 	sock   net.Conn
 	ended  bool

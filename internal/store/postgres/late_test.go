@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// A sender puts a request again while the owner commits its refusal. The put does not see the
-// refusal, because its snapshot is older. It waits for the commit, which deletes the first copy,
-// and must not store the second one.
+// A sender puts a request again while the owner commits its refusal. PutInbox does not see the
+// refusal, because its snapshot is older. PutInbox waits for the commit, which deletes the first
+// copy of the request, and must not store a second copy.
 func TestPutDuringARefusal(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -62,7 +62,8 @@ cross join lateral (select {execution}, e.reason from {schema}.executions e wher
 	return l
 }
 
-// filter adds the conditions on a run. lead is the label that already has its condition.
+// filter adds the conditions on a run. lead is the index of the label whose condition is already
+// there.
 func (l *listing) filter(q *store.Query, lead int) {
 	switch len(q.Workflows) {
 	case 0:
@@ -121,7 +122,7 @@ func (l *listing) filter(q *store.Query, lead int) {
 	}
 }
 
-// statesOf returns the values of the column for statuses.
+// statesOf returns the values of the column state for the statuses.
 func statesOf(statuses []model.Status) (states []int16) {
 	for _, s := range statuses {
 		if s == model.Running {
@@ -177,7 +178,7 @@ func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
 	return n, err
 }
 
-// Tally counts executions in groups. The database reads the bounded part of the list.
+// Tally counts executions in groups. The database reads at most q.Limit rows of the list.
 func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) (groups []store.TallyGroup, err error) {
 	l := newListing(&q)
 	workflow := "''"
@@ -211,7 +212,7 @@ func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) (gro
 	return groups, err
 }
 
-// loadTenants finds each tenant with one step in the index of starts.
+// loadTenants jumps from one tenant to the next in the index of starts.
 const loadTenants = `with recursive t (name) as (
   (select tenant from {schema}.executions where started is not null order by tenant limit 1)
   union all

@@ -32,8 +32,9 @@ on conflict (shard, id) do nothing`
 //
 // The owner may also refuse the request in between. In that case the insert waits for the commit of
 // the refusal, which deletes the first row. Then the insert stores a late copy of a refused
-// request. A second statement removes that copy. It has a later snapshot, so it sees the refusal.
-// It is part of the same transaction, and the store sends it together with the first statement.
+// request. A second statement removes that copy. The second statement has a later snapshot, so it
+// sees the refusal. It is part of the same transaction, and the store sends both statements
+// together.
 //
 // If shard groups were added after this process had opened the store, the process may compute the
 // wrong shard for a name that chooses a group. PutInbox refuses such requests.

@@ -43,7 +43,7 @@ type migration struct {
 	version    int
 	name       string
 	sql        string
-	compatible int // the number in that line; 0 if it has none
+	compatible int // the number in that line; 0 if the migration has no such line
 }
 
 // firstCompatible is the first migration that records which older builds can use the schema.
@@ -99,10 +99,11 @@ type Status struct {
 	Shards  int
 	Groups  []model.Group
 	Cluster string
-	// Databases hold shard groups of the cluster, in addition to this one.
+	// Databases are the databases that hold shard groups of the cluster, in addition to this
+	// database.
 	Databases []store.Database
-	// Member and Home are the name of this database in the cluster to which it belongs, if it is
-	// not the first one.
+	// Member is the name of this database in its cluster, and Home is the id of the cluster. Both
+	// are empty in the first database of a cluster.
 	Member, Home string
 	// Divided says that tables of the store are partitioned. Other tables in the schema do not
 	// count.
@@ -197,10 +198,11 @@ type migrator struct {
 	all  []migration
 }
 
-// Wait times of a migration. It waits long for another process that migrates. It waits only a short
-// time for a lock on a table that is in use, because all other sessions wait behind it. The server
-// ends a migration whose process is silent for longestSilence. This time does not depend on the
-// lease, because with a short lease a busy machine could not open its store.
+// Wait times of a migration. A migration waits long for another process that migrates. It waits
+// only a short time for a lock on a table that is in use, because all other sessions that use the
+// table wait behind the migration. The server ends a migration whose process is silent for
+// longestSilence. This time does not depend on the lease, because with a short lease a busy machine
+// could not open its store.
 const (
 	waitForOthers  = time.Minute
 	waitForTables  = 3 * time.Second
@@ -258,7 +260,8 @@ func (m *migrator) status(ctx context.Context) (Status, error) {
 	return st, nil
 }
 
-// facts reads what is fixed for the life of the store.
+// facts reads the properties of the store that never change, or only while no process uses the
+// store.
 func (m *migrator) facts(ctx context.Context, st *Status) error {
 	// A schema of an older version has no column for groups.
 	const look = `
@@ -285,8 +288,8 @@ from {schema}.meta m`
 	return nil
 }
 
-// isTooNew reports whether the schema has a migration that this build does not know and with which
-// it cannot work.
+// isTooNew reports whether the schema has a migration that this build does not know and that is not
+// compatible with this build.
 func (m *migrator) isTooNew(ctx context.Context, st *Status) (bool, error) {
 	if st.Version <= st.Known {
 		return false, nil

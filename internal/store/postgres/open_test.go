@@ -105,8 +105,8 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// A migration that is interrupted at any of its statements leaves nothing behind. The next one runs
-// completely.
+// A migration that is interrupted at any of its statements leaves nothing behind. The next
+// migration runs completely.
 func TestMigrationInterrupted(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})

@@ -17,9 +17,9 @@ import (
 )
 
 // Transactions that touch several of these tables lock them in this order: nodes, fences, shards. A
-// commit locks its fence and then shards. So they cannot deadlock. Epochs are taken from the
-// counter in a separate transaction, so that a transaction that waits for a fence does not block
-// the counter. An unused epoch is lost, which is harmless.
+// commit locks its fence and then shards. So these transactions cannot deadlock. Epochs are taken
+// from the counter in a separate transaction, so that a transaction that waits for a fence does not
+// block the counter. An unused epoch is lost, which is harmless.
 
 // drawEpoch takes the next epoch of the cluster.
 func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err error) {
@@ -29,7 +29,8 @@ func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err er
 }
 
 // Register adds a node with a lease and its fences. If the node is already registered, the new
-// registration replaces the old one: commits in flight under the old epoch end before it, or fail.
+// registration replaces the old one. A commit in flight under the old epoch either ends before the
+// new registration or fails.
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (r store.Registration, err error) {
 	const (
 		insertNode = `
@@ -163,9 +164,10 @@ func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 	ended, err := s.fenceNode(ctx, node, epoch, proven)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == codeLockNotAvailable {
-		// A session still holds a fence. If a process was stopped in the middle of a write, or the
-		// network loses packets, its session can stay alive longer than all our timeouts. The lease
-		// has expired, or the process is proven dead, so the store may end the session.
+		// A session still holds the lock on a fence. If a process was stopped in the middle of a
+		// write, or the network loses packets, its session can stay alive longer than all our
+		// timeouts. The lease has expired, or the process is proven dead, so the store may end the
+		// session.
 		if err = s.endSessions(ctx, node); err == nil {
 			ended, err = s.fenceNode(ctx, node, epoch, proven)
 		}
@@ -211,8 +213,8 @@ func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 	return ended && err == nil, err
 }
 
-// endSessions ends the commit connections of a node. The server allows this to the role that opened
-// them.
+// endSessions ends the commit connections of a node. The server allows this, because the same
+// database role has opened them.
 func (s *Store) endSessions(ctx context.Context, node model.NodeID) error {
 	const end = `
 select pg_terminate_backend(pid) from pg_stat_activity
@@ -238,13 +240,13 @@ func patient(err error) error {
 // the shards that the node already owns.
 //
 // It is one round trip. Every statement sees what was committed before the statement began. The
-// update begins after the rows are locked, so it sees every node that could have taken one of them
-// before. The positions are read after the last commit of the previous owner.
+// update begins after the rows of the shards are locked, so it sees every node that has taken one
+// of these shards before. The positions are read after the last commit of the previous owner.
 //
-// The messages are read before the cursors of their receivers. Meanwhile a receiver may advance its
-// cursor, and a sweep may delete the messages up to there. In the other order, Acquire would see
-// neither. Then the next message would get a position that the receiver has passed, and the
-// receiver would ignore it.
+// The messages are read before the cursors of their receivers. At the same time, a receiver may
+// advance its cursor, and a sweep may delete the messages up to that cursor. If Acquire read the
+// cursors first, it could miss both the deleted messages and the new cursor. Then the next message
+// would get a position that the receiver has passed, and the receiver would ignore the message.
 func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
 	const (
 		lockNode   = `select 1 from {schema}.nodes where node = $1 and epoch = $2 for update`
@@ -359,8 +361,8 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 	return nil
 }
 
-// SetDrained stores the order that a node must hand its shards over, or withdraws the order. To
-// repeat the call changes nothing.
+// SetDrained stores the order that a node must hand its shards over, or withdraws the order.
+// Repeating the call changes nothing.
 func (s *Store) SetDrained(ctx context.Context, node model.NodeID, drained bool) (found bool, err error) {
 	const set = `update {schema}.nodes set drained = $2 where node = $1`
 	err = s.work(ctx, "set drained", true, func(ctx context.Context, c *pgx.Conn) error {

@@ -23,8 +23,9 @@ func (s *Store) DrawEpoch(ctx context.Context) (epoch int64, err error) {
 	return epoch, err
 }
 
-// RegisterAt adds a node with its fences, at an epoch of the home. Commits in flight under an older
-// epoch end before it, or fail.
+// RegisterAt adds a node with its fences, at an epoch of the home, which is the first database of
+// the cluster. A commit in flight under an older epoch either ends before the registration or
+// fails.
 func (s *Store) RegisterAt(ctx context.Context, r store.PartRegistration) error {
 	const (
 		insert = `
@@ -92,7 +93,8 @@ func (s *Store) RefenceAt(ctx context.Context, l store.LaneRef, epoch int64) (la
 	}
 }
 
-// LoadChannels returns the channels to the shards that have messages.
+// LoadChannels returns the channels that have messages and lead to one of the shards. A channel is
+// a pair of shards: a sender and a receiver.
 func (s *Store) LoadChannels(ctx context.Context, shards []model.ShardID) (out []store.Channel, err error) {
 	const load = `select t.shard, p.from_shard from unnest($1::smallint[]) t (shard) cross join lateral ` + senders + ` p`
 	all := sortedShards(shards, 0)
@@ -144,7 +146,7 @@ cross join lateral (select q.position from {schema}.cursors q where q.to_shard =
 	return out, err
 }
 
-// AdvanceCursors raises copies of cursors whose receivers belong to another part.
+// AdvanceCursors raises copies of cursors whose receivers are shards in another database.
 func (s *Store) AdvanceCursors(ctx context.Context, cursors []store.ChannelCursor) error {
 	const advance = `
 insert into {schema}.cursors (to_shard, from_shard, position)

@@ -42,7 +42,7 @@ func insist(ctx context.Context, f func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		if last == nil || !timedOut(err) { // a time-out says less than the error before it
+		if last == nil || !timedOut(err) { // a timeout says less than an earlier error
 			last = err
 		}
 		if !mayHeal(err) {
@@ -107,7 +107,7 @@ func Unreachable(err error) bool {
 	return connecting || network
 }
 
-// encryption reports whether the two sides disagree about TLS.
+// encryption reports whether the error says that this process and the server disagree about TLS.
 func encryption(err error) bool {
 	var (
 		verify    *tls.CertificateVerificationError

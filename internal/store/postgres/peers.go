@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// sweepPeerMail removes notes that no node has taken. Most of the time the table is empty.
+// sweepPeerMail removes old notes that their node has not taken. Most of the time the table is
+// empty.
 const sweepPeerMail = `
 delete from {schema}.peer_mail where ctid = any (array(select p.ctid from {schema}.peer_mail p where p.id < $1 limit $2))`
 

@@ -125,7 +125,7 @@ func TestKeptPlans(t *testing.T) {
 		}
 	}
 
-	// This is how a server behaves that does not know the setting.
+	// With this name, the server behaves like a server that does not know the setting.
 	exec(strings.ReplaceAll(keepPlans, "plan_cache_mode", "plan_habits"))
 	exec(strings.Replace(keepPlans, "true", "false", 1)) // apply the setting to the whole test
 	for _, full := range []bool{false, true} {
@@ -204,8 +204,9 @@ func TestInboxBesideDeadLetters(t *testing.T) {
 }
 
 // The walk over old runs reads the primary key up to its limit and no further. Runs with their own
-// removal time are found by the index of that time. Both hold for a plan that is made for one call
-// and for a plan that the server keeps. All rows of the full tables are in the range of the walk.
+// removal time are found through the index of removal times. Both are true for a plan that the
+// server makes for one call, and for a plan that it keeps. All rows of the full tables are in the
+// range of the walk.
 func TestExpiredPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)
@@ -264,8 +265,8 @@ func TestExpiredPlans(t *testing.T) {
 	}
 }
 
-// In each table, the number of deleted runs that a sweep looks at is at most the number of rows
-// that it may remove. It looks only once at runs that have left no rows in that table.
+// A sweep has a limit of rows that it may remove. For each table, it looks at most at that many
+// deleted runs. It looks only once at a run that has no rows in the table.
 func TestSweepPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)
@@ -344,8 +345,8 @@ func laneConn(t *testing.T, s *Store) *pgconn.PgConn {
 	return conn
 }
 
-// openFilled opens a store with enough rows in every table. The server has no statistics about
-// them.
+// openFilled opens a store with many rows in every table. The server has no statistics about these
+// rows.
 func openFilled(t *testing.T) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Config{URL: filled.URL(t), AllowUnsafe: true})

@@ -55,8 +55,8 @@ var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error
 	return err
 }}
 
-// family opens stores for the conformance suite. Each store is a database. If there is a URL, each
-// is a schema in that database.
+// family opens stores for the conformance suite. Each store is a new database. If the family has a
+// URL, each store is a schema in the database with that URL.
 type family struct {
 	url    string
 	change func(c *postgres.Config)

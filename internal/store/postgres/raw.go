@@ -15,7 +15,7 @@ import (
 var rawTables = [...]string{"history", "timers", "labels", "leaving", "runnable", "task_data", "task_logs"}
 
 // Statements that find the rows of an address. No index has all runs of an address, so the first
-// one reads all runs of the shard.
+// statement reads all runs of the shard.
 const (
 	rawRuns = `select e.run, to_jsonb(e)::text from {schema}.executions e
 where e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 order by e.run`

@@ -80,7 +80,8 @@ delete from {schema}.garbage where ctid = any (array(
 }
 
 // Sweep deletes messages that their cursor has passed, old remembered requests, old dead letters,
-// deleted runs, old log lines and tombstones of settings. Cursors stay: see the schema.
+// deleted runs, old log lines and tombstones of settings. It does not delete cursors; the schema
+// says why.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	// Rows of these tables (and dead letters) are never updated, or not after their run was
 	// deleted. So the physical position of a row identifies it as well as its key.

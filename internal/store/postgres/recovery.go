@@ -282,9 +282,10 @@ func decodeEvent(seq int64, at model.Time, kind int16, body []byte) (model.Event
 
 // LoadTimers returns timers of the shards up to a horizon, ordered by time.
 //
-// It reads a few timers of each shard at a time. If a shard may have more timers, the store does
-// not know the timers after the last one that it has read. So it uses only timers before the
-// earliest such point. The next round continues at that point with larger portions.
+// It reads a few timers of each shard at a time. If a shard may have more timers, LoadTimers does
+// not know the timers of that shard after the last one that it has read. So it returns only timers
+// up to the earliest such last timer of all shards. The next round continues there with larger
+// portions.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
 	const load = `
 select t.shard, d.due, d.run, d.id, d.tenant, d.workflow, d.key
@@ -324,9 +325,9 @@ cross join lateral (
 	return out, err
 }
 
-// completeTimers returns, in order, the timers up to the bound to which they are complete. The
-// input has at most portion timers of each shard. A shard with exactly that many may have more. The
-// bound is nil if no shard has more.
+// completeTimers returns, in order, the timers up to a bound. Up to the bound, the input has all
+// timers of all shards. The input has at most portion timers of each shard, and a shard with
+// exactly portion timers may have more. The bound is nil if no shard has more.
 func completeTimers(timers []store.Timer, portion int) ([]store.Timer, *store.TimerMark) {
 	counts := map[model.ShardID]int{}
 	last := map[model.ShardID]*store.Timer{}
@@ -479,7 +480,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 }
 
 // readMessage decodes the body of a message. A body that cannot be decoded is returned as damaged.
-// The text names its row.
+// The text of the damage names the row.
 func readMessage(body []byte, row string, args ...any) (model.Message, *model.Damaged) {
 	m, err := model.DecodeMessage(body)
 	if err != nil {

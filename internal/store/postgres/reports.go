@@ -13,11 +13,12 @@ import (
 
 const reportHead = `select id, tenant, request, head`
 
-// sweepReports removes old reports. The key of the table has them in the order of their age.
+// sweepReports removes old reports. The ids of reports grow with time, so the primary key has the
+// reports in the order of their age.
 const sweepReports = `
 delete from {schema}.replay_reports where id = any (array(select r.id from {schema}.replay_reports r where r.id < $1 order by r.id limit $2))`
 
-// AddReport stores a replay report and removes the oldest ones of the tenant.
+// AddReport stores a replay report and removes the oldest reports of the tenant.
 func (s *Store) AddReport(ctx context.Context, row store.ReportRow, keep store.ReportBounds) (out store.ReportRow, err error) {
 	const (
 		add = `
@@ -25,9 +26,10 @@ insert into {schema}.replay_reports (id, tenant, request, head, body) values ($1
 on conflict (tenant, request) do nothing`
 		ofRequest = reportHead + ` from {schema}.replay_reports where tenant = $1 and request = $2`
 
-		// The sizes do not include the new report, which must stay. Postgres knows the size of a
-		// body without reading it. Another call may be deleting the same reports at the same time.
-		// The statement does not wait for that call, so the two cannot block each other.
+		// The statement does not count or delete the new report, which must stay. PostgreSQL knows
+		// the size of a body without reading the body. Another call may be deleting the same
+		// reports at the same time. The statement does not wait for that call, so the two cannot
+		// block each other.
 		trim = `
 delete from {schema}.replay_reports where id = any (array(
   select o.id from {schema}.replay_reports o

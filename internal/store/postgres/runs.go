@@ -68,7 +68,7 @@ type runPage struct {
 	room  int // bytes that the page has left
 }
 
-// readHeads reads the rows of the runs. The page ends with the row that fills it.
+// readHeads reads the rows of the runs. The row that fills the page is the last row of the page.
 func (p *runPage) readHeads(ctx context.Context, s *Store, c *pgx.Conn, keys []store.AddressKey) error {
 	shards := make([]int16, len(keys))
 	names, workflows, tenants := make([]string, len(keys)), make([]string, len(keys)), make([]string, len(keys))

@@ -31,7 +31,7 @@ func TestServerLog(t *testing.T) {
 		if len(got.Existing) != 1 || got.Existing[0].Index != 0 || got.Existing[0].Execution.Start.Run != first.Run {
 			t.Errorf("existing %+v, want run %s for the first start", got.Existing, first.Run)
 		}
-		// the run has begun
+		// The mark succeeds only if the start of the fresh run was inserted.
 		l.Write(func(b *store.Batch) { b.Marks = append(b.Marks, fresh.Park()) })
 	}
 	if text := serverLog(t, server); strings.Contains(text, "ERROR") {

@@ -25,7 +25,8 @@ func (s *Store) DeleteSetting(ctx context.Context, key store.SettingKey, expecte
 }
 
 // set changes a setting. If body is nil, the setting becomes a tombstone. set locks the counter
-// first, so changes happen one after the other and each one sees the result of the change before.
+// first, so changes happen one after the other, and each change sees the result of the previous
+// change.
 func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected int64, body []byte) (version int64, err error) {
 	const (
 		draw    = `update {schema}.settings_counter set last = last + 1 where id = 1 returning last`
@@ -120,8 +121,8 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.Settin
 	return out, nil
 }
 
-// sweepSettings deletes old tombstones and records that they are gone. It locks the counter first,
-// as every change does, but only if there is something to delete.
+// sweepSettings deletes old tombstones and records the highest version of the deleted tombstones.
+// It locks the counter first, as every change does, but only if there is something to delete.
 func (s *Store) sweepSettings(ctx context.Context, tx pgx.Tx, before model.Time, limit int) (int, error) {
 	const (
 		waiting = `select exists (select from {schema}.settings where body is null and at < $1 order by at limit 1)`

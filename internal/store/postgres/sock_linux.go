@@ -24,8 +24,8 @@ func userTimeout(d time.Duration) func(network, address string, c syscall.RawCon
 
 // healthy checks, without a round trip, whether the other side has closed an idle connection or
 // announced its end. Without this check, the first commit after a restart of the server would have
-// an unknown outcome. If data waits on an encrypted connection, it may be harmless. In that case
-// healthy returns true, and the next read shows whether the connection works.
+// an unknown outcome. Unread data on an encrypted connection may be harmless. In that case healthy
+// returns true, and the next read shows whether the connection works.
 func healthy(conn net.Conn) bool {
 	wrapped, encrypted := conn.(*tls.Conn)
 	if encrypted {

@@ -7,7 +7,7 @@ import (
 )
 
 // After a slow write, a goroutine of the driver still reads from the idle connection. The health
-// check must not wait for it.
+// check must not wait for that goroutine.
 func TestHealthyWhileSomebodyReads(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

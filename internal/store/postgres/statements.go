@@ -60,8 +60,8 @@ const (
 	statements // the number of statements
 )
 
-// Fences and guards raise an error by converting a text to a number. So the text appears in the log
-// of the server, and it tells operators what happened. The server skips the later statements of the
+// Fences and guards raise an error by converting a text to a number. The log of the server contains
+// that text, which tells operators what happened. The server skips the later statements of the
 // pipeline and aborts the transaction. Errors of the server's own checks have other codes.
 const (
 	fencedText = `perdure: the lane was fenced, another process took over; this commit is rolled back, which is harmless`
@@ -87,7 +87,7 @@ func rows(columns string) string {
 }
 
 // The rows of one table are sent as arrays, one per column. The joins below are nested loops over
-// the primary key, see baseSettings.
+// the primary key, see laneSettings.
 var templates = [statements]struct{ table, sql string }{
 	stFence: {"fences", `
 with w as (
@@ -173,8 +173,8 @@ select case when count(*) < cardinality($1) then (select coalesce(string_agg(uui
 
 	// Starts with IfAbsent, if the lane expects that addresses are taken. The comparison of the
 	// shard is written so that it matches no index. So the plan finds the run by its address.
-	// Otherwise, if the server makes the plan while both ways cost the same, the plan could use the
-	// shard and the primary key.
+	// Otherwise the plan could read the primary key of the whole shard, if the server makes the
+	// plan while the table is empty and both ways cost the same.
 	//
 	// Returns the index of each start that was not inserted, with the run that has the address. The
 	// run is missing if it was committed after this statement had begun. That cannot happen while

@@ -18,5 +18,6 @@ var smallTables = []string{
 	"meta", "migrations", "nodes", "fences", "shards", "settings", "settings_counter", "peer_mail", "audit", "remote_workers", "replay_reports",
 }
 
-// ownTables returns the names of all tables of a store. Its schema may have others.
+// ownTables returns the names of all tables of a store. The schema may also have tables of other
+// programs.
 func ownTables() []string { return slices.Concat(slices.Sorted(maps.Keys(hotTables)), smallTables) }

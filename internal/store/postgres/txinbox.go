@@ -13,14 +13,14 @@ import (
 
 // TransactionInbox returns SQL with which ordinary code puts a request into the inbox, in its own
 // transaction in this database. The request takes effect when that transaction commits, which may
-// be much later. The engine finds the request even if newer requests were read before, because
+// be much later. The engine finds the request even if it has already read newer requests, because
 // readers of the inbox use no cursor.
 //
-// here is an expression that is true if a database has our tables and the role may use them. It
-// reads only the catalog, so it never fails. put has the parameters shard, id, tenant, workflow,
-// key, request id, body and cluster. It writes nothing if the tables belong to another store. It
-// also writes nothing if the shard groups have changed since this process opened the store, because
-// the shard may be wrong.
+// The first result, here, is an SQL expression that is true if a database has our tables and the
+// role may use them. It reads only the catalog, so it never fails. The second result, put, is an
+// SQL statement with the parameters shard, id, tenant, workflow, key, request id, body and cluster.
+// It writes nothing if the tables belong to another store. It also writes nothing if the shard
+// groups have changed since this process opened the store, because the shard may be wrong.
 func (s *Store) TransactionInbox() (here, put string) {
 	const table = `exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where n.nspname = '{name}' and c.relname = '{table}' and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, '{right}'))`

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropReports undoes the migrations from 17 on, dropWorkers from 16 on, dropTokens from 10 on, and
-// dropEntities from 9 on.
+// Each of these lists undoes all migrations from a number on: dropReports from 17, dropWorkers from
+// 16, dropTokens from 10, and dropEntities from 9.
 var (
 	dropReports = []string{`alter table perdure.meta drop column databases, drop column member, drop column home`, `drop table perdure.replay_reports`}
 	dropWorkers = append(slices.Clone(dropReports), `drop table perdure.remote_workers`, `alter table perdure.nodes drop column home`)
@@ -82,8 +82,8 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 }
 
 // Older versions did not store the names of the remote workers of servers. The upgrade adds one
-// name for all of these workers. Its home is a process that does not exist. A new store has no
-// names.
+// name that stands for all of these workers, with a home that is no existing process. A new store
+// has no names.
 func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
 	t.Parallel()
 	f, _ := openUpgraded(t, 15, dropWorkers...)

@@ -74,7 +74,7 @@ func (v *viewRow) view(groups []model.Group) store.View {
 	return out
 }
 
-// splitNames returns the names in a text; none if it is empty.
+// splitNames returns the names in a text. It returns no names for an empty text.
 func splitNames(text string) []string {
 	if text == "" {
 		return nil
@@ -115,8 +115,8 @@ func (s *Store) Inspect(ctx context.Context) (found store.Inspection, err error)
 }
 
 // senders returns the shards that have messages for shard t.shard. The query jumps from one sender
-// to the next. It needs one look-up per sender, however many messages there are. It is a lateral
-// part of queries on messages.
+// to the next. It needs one look-up per sender, however many messages there are. Queries on
+// messages use it as a lateral subquery.
 const senders = `(
   with recursive s as (
     (select m.from_shard from {schema}.messages m where m.to_shard = t.shard order by m.from_shard limit 1)
@@ -131,8 +131,8 @@ const senders = `(
 const cursor = `lateral (
   select coalesce((select c.position from {schema}.cursors c where c.to_shard = t.shard and c.from_shard = p.from_shard), 0) as position) c`
 
-// mailWaits is true if a request that may be served now waits for one of the shards in $5, or a
-// message that such a shard has not consumed.
+// mailWaits is true if mail waits for one of the shards in $5: a request that may be served now, or
+// a message that the shard has not consumed.
 const mailWaits = `(
   exists (
     select from unnest($5::smallint[]) t (shard)

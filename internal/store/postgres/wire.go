@@ -58,7 +58,7 @@ func (e *encoder) parse(name, sql string) {
 	e.close(at)
 }
 
-// bind begins the execution of a statement. Its parameters and execute follow.
+// bind begins the execution of a statement. The caller then adds the parameters and calls execute.
 func (e *encoder) bind(name string, st *statement) {
 	e.start = e.open('B')
 	e.buf = append(e.buf, 0) // unnamed portal
@@ -68,7 +68,7 @@ func (e *encoder) bind(name string, st *statement) {
 	e.sent = append(e.sent, st)
 }
 
-// execute ends a bind.
+// execute ends the parameters of the open Bind message and adds the messages that execute it.
 func (e *encoder) execute() {
 	e.buf = append(e.buf, 0, 1, 0, 1) // all results are binary
 	if len(e.buf)-e.start > mostMessage {

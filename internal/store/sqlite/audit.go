@@ -17,7 +17,7 @@ const (
 	sqlSweepAudit  = `delete from perdure_audit where id in (select id from perdure_audit where id < ?1 order by id limit ?2)`
 )
 
-// errEnough ends a page before its last row.
+// errEnough stops a query when the page is full, although the query has more rows.
 var errEnough = errors.New("the page is full")
 
 // PutAudit stores entries of the log of administrative actions.

@@ -46,8 +46,9 @@ func (e *bodies) next() []byte {
 // null adds a body that is stored as null.
 func (e *bodies) null() { e.ends = append(e.ends, -1) }
 
-// add takes e.data with one more encoded value at its end, and appends the checksum of that value.
-// The caller has put the columns of the row into e.columns.
+// add appends one body. Its argument is e.data to which the caller has appended an encoded value.
+// add appends the checksum of that value. Before the call, the caller puts the columns of the row
+// into e.columns.
 func (e *bodies) add(data []byte) error {
 	begin := len(e.data)
 	if n := len(data) - begin; n > maxBody {

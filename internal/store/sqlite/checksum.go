@@ -17,7 +17,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const sumSize = 4
 
-// seal appends the checksum of the body that begins at begin and ends with the data.
+// seal appends the checksum of a body. The body is the part of data from the position begin to the
+// end.
 func seal(data []byte, begin int, columns []byte) []byte {
 	sum := crc32.Update(crc32.Checksum(columns, castagnoli), castagnoli, data[begin:])
 	return binary.LittleEndian.AppendUint32(data, sum)

@@ -14,7 +14,7 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (out store.Committed
 	enc := bodyPool.Get().(*bodies)
 	defer bodyPool.Put(enc)
 
-	// Encode before the transaction: it needs no lock, and if a value cannot be stored, no
+	// Encode before the transaction: encoding needs no lock, and if a value cannot be stored, no
 	// transaction begins.
 	if err := enc.encode(b); err != nil {
 		return out, &store.Error{Class: store.Refused, Op: op, Err: err}
@@ -50,7 +50,7 @@ type batchWriter struct {
 // apply writes everything, in the order of the fields of the batch.
 func (t *batchWriter) apply() error {
 	// The fence comes first: if the lane is no longer the owner, nothing else matters. The other
-	// steps follow the fields of store.Batch, because later ones rely on earlier ones: a label
+	// steps follow the fields of store.Batch, because later steps rely on earlier steps: a label
 	// needs the run of a start, and a stopped timer may be started again.
 	for _, step := range [...]func() error{
 		t.fence, t.writeDeletes, t.writeStarts, t.writeCloses, t.writeMarks, t.writeLabels, t.writeEvents, t.dead, t.taskData, t.writeLogs, t.writeTimers, t.mailbox, t.writeEntities, t.writeMessages, t.writeCursors, t.inbox, t.writeRequests, t.writeForgets, t.writeTokens, t.writeFrees,
@@ -92,8 +92,8 @@ func (t *batchWriter) fence() error {
 	return err
 }
 
-// writeDeletes removes closed runs, runs in any state, and entities. Sweeps delete the events of
-// the runs later.
+// writeDeletes removes the closed runs of Deletes, the runs of Removes in any state, and entities.
+// Sweeps delete the events of the runs later.
 func (t *batchWriter) writeDeletes() error {
 	// A forced removal uses only the key, because the row may be unreadable. A run may have too
 	// many events for one commit. So the commit notes the run as garbage, and sweeps delete its
@@ -160,7 +160,7 @@ func (t *batchWriter) writeStarts() error {
 }
 
 // start inserts one run, with its labels. If IfAbsent is set and the address has a current run,
-// that is not an error: readExisting reports it.
+// that is not an error: readExisting returns the current run.
 func (t *batchWriter) start(i int) error {
 	row := &t.b.Starts[i]
 	a := &row.Start.Address
@@ -231,8 +231,7 @@ func (t *batchWriter) replace(row *store.StartRow) error {
 	q.setText(3, a.Tenant)
 	q.setText(4, a.Type)
 	q.setText(5, a.Key)
-	// The statement returns the state of the old run, or no row if the old run is not the current
-	// one.
+	// The statement returns the state of the old run, or no row if the old run is not current.
 	found, open := false, false
 
 	err := q.each(func(q *stmt) error {
@@ -282,8 +281,8 @@ func (t *batchWriter) writeCloses() error {
 			return refusedError("close of %s: the run is not open", row.Run)
 		}
 
-		// The index has only runs with their own removal time. Retention finds all other runs by a
-		// walk.
+		// This index has only runs with their own removal time. Retention finds all other runs when
+		// it walks over old runs.
 		if row.Outcome.Leaves != 0 {
 			if _, err := t.w.exec(sqlLeaving, row.Run[:], int(row.Shard), int64(row.Outcome.Leaves)); err != nil {
 				return fmt.Errorf("close of %s: %w", row.Run, err)
@@ -309,7 +308,8 @@ func (t *batchWriter) writeMarks() error {
 		q.setBlob(4, t.bodies.next())
 		q.setBlob(5, t.bodies.next())
 
-		// A run that is ready to run has no stored reason. Null keeps it out of the index.
+		// A run that is ready to run has no stored reason. Null keeps the run out of the index of
+		// reasons.
 		if code := store.MainReason(row.Parked, row.Waits, row.Blocked); code == model.WaitTurn {
 			q.setBlob(6, nil)
 		} else {
@@ -558,7 +558,7 @@ func (t *batchWriter) writeForgets() error {
 }
 
 // writeTokens raises the token marks of shards. If the stored mark is higher, the statement keeps
-// it.
+// the stored mark.
 func (t *batchWriter) writeTokens() error {
 	q := t.w.token
 	for _, row := range t.b.Tokens {
@@ -601,8 +601,7 @@ func (t *batchWriter) readExisting() ([]store.ExistingStart, error) {
 		if err != nil {
 			return nil, err
 		}
-		// No later step frees an address, so the run must exist. Otherwise the batch contradicts
-		// itself.
+		// No later step of a valid batch frees an address, so the run must exist.
 		if e == nil {
 			return nil, refusedError("start of %s: its address was in use and no longer is", t.b.Starts[i].Start.Run)
 		}

@@ -23,8 +23,8 @@ type Config struct {
 	// Shards is the number of shards of a new store. The default is 16. It never changes: for an
 	// existing store it must be zero or the number that the store has.
 	Shards int
-	// ReadOnly opens an existing store for reading while another process owns it. It takes no lock
-	// and runs no migration, and every method that writes fails.
+	// ReadOnly opens an existing store for reading while another process owns it. Open takes no
+	// lock and runs no migration, and every method that writes fails.
 	ReadOnly bool
 	// Readers is the maximum number of connections for reading. The default is 4. Further readers
 	// wait.

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// openAt opens a store that is closed with the test.
+// openAt opens a store and closes it when the test ends.
 func openAt(t testing.TB, path string) *sqlite.Store {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})

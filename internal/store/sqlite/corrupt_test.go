@@ -235,8 +235,8 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 	}
 }
 
-// Reads skip a row without a valid id, and the error names it. The page has all other rows, however
-// many bad rows there are.
+// Reads skip rows without a valid id, and the error names the first of these rows. The page has all
+// other rows, however many bad rows there are.
 func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 	t.Parallel()
 	sequential(t)

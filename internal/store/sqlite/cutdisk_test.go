@@ -17,10 +17,10 @@ import (
 // cutDisk is a file system that records what a store writes and when it syncs. With the record, a
 // test can compute what a disk may hold after the power was cut at any point.
 //
-// The disk is sure to keep only what was synced. A sector that was written since the last sync may
-// have any of its contents since then, independently of other sectors. It may also be torn, which
-// means that it has parts of two contents. The size of a file and each name in the directory are
-// equally uncertain until they are synced.
+// The disk is sure to keep only what was synced. If a sector was written several times since the
+// last sync, the disk may have any of these contents or the synced one, independently of other
+// sectors. A sector may also be torn, which means that it has parts of two contents. The size of a
+// file and each name in the directory are equally uncertain until they are synced.
 type cutDisk struct {
 	vfs.VFSFilename
 	name string
@@ -213,7 +213,7 @@ func (d *cutDisk) cut(rng *rand.Rand, n int) (left diskImage, acked int) {
 func luck(rng *rand.Rand) float64 { return []float64{0, 0.05, 0.5, 0.9, 0.99, 1}[rng.IntN(6)] }
 
 // keptRows returns how many of n successive changes survive: all of them with the probability p,
-// otherwise any number.
+// otherwise a random number.
 func keptRows(rng *rand.Rand, p float64, n int) int {
 	if rng.Float64() < p {
 		return n

@@ -35,7 +35,8 @@ func (t *batchWriter) dead() error {
 
 	// The number of requeues guards the mark: if two operators requeue the same task, only the
 	// first changes the row. The statement also compares the columns by which queries find the row,
-	// because they must not change. The + keeps SQLite from choosing their index.
+	// because they must not change. The + in the statement keeps SQLite from choosing the index of
+	// these columns.
 	for i := range t.b.DeadMarks {
 		row := &t.b.DeadMarks[i]
 		q := t.w.deadMark
@@ -231,7 +232,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 		}
 
 		// A group shows the message of its latest failure. There are few groups, so one more query
-		// for each is cheap.
+		// for each group is cheap.
 		for i := range out {
 			last := q
 			last.Kinds, last.Fingerprint, last.After, last.Limit = []string{out[i].Kind}, out[i].Fingerprint, store.DeadPlace{}, 0

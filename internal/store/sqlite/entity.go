@@ -54,7 +54,7 @@ func (e *bodies) encodeEntities(b *store.Batch) error {
 	return nil
 }
 
-// setEntity binds the key of an entity, which all statements have in front.
+// setEntity binds the key of an entity, which is at the front of the arguments of all statements.
 func (q *stmt) setEntity(k store.EntityKey) {
 	q.setInt(1, int64(k.Shard))
 	q.setText(2, k.Address.Tenant)
@@ -65,7 +65,7 @@ func (q *stmt) setEntity(k store.EntityKey) {
 // mailbox removes items from mailboxes and inserts others.
 func (t *batchWriter) mailbox() error {
 	// Remove items before inserting others, because a call that an operator skips leaves its
-	// position and gets a new one in the same batch.
+	// position and gets a new position in the same batch.
 	q := t.w.take
 	for i := range t.b.Taken {
 		key := &t.b.Taken[i]
@@ -204,7 +204,7 @@ func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int6
 }
 
 // LoadMailboxes returns the entities whose mailbox is not empty. It jumps from one entity to the
-// next, for any number of items.
+// next, however many items their mailboxes have.
 func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) (out []store.EntityKey, err error) {
 	err = s.read(ctx, "load mailboxes", func(c *conn) error {
 		for _, shard := range distinct(shards) {
@@ -216,8 +216,8 @@ func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after
 				last = after
 			}
 
-			// Each query jumps to the next entity, so a mailbox with many items costs as much as
-			// one with a single item.
+			// Each query jumps to the next entity, so a mailbox with many items costs as much as a
+			// mailbox with a single item.
 			for found := true; found && len(out) < limit; {
 				found = false
 				err := c.query(sqlNextMailbox, func(q *stmt) error {

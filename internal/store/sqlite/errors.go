@@ -75,11 +75,12 @@ func isDamaged(err error) bool {
 // certainlyNotApplied reports whether a failed COMMIT has left nothing behind.
 //
 // SQLite writes the frames of a transaction to the log, with the committing frame last. It then
-// syncs, and publishes the transaction to readers. On any error it rolls back in memory. If a write
-// ran out of space or the file became read-only, the last frame was not written completely, so the
-// transaction can never be recovered. A violated constraint or a busy file stops SQLite before it
-// writes frames. After any other error the frames may be there, and the next recovery may find
-// them. In that case the outcome is unknown until the file is opened again.
+// syncs, and publishes the transaction to readers. On any error SQLite rolls back in memory. If a
+// write ran out of space or the file became read-only, the last frame was not written completely,
+// so the transaction can never be recovered. A violated constraint or a busy file stops SQLite
+// before it writes frames. After any other error the log may contain the frames, and the next
+// recovery of the file may apply them. In that case the outcome is unknown until the file is opened
+// again.
 func certainlyNotApplied(err error) bool {
 	return errors.Is(err, sqlite3.FULL) || errors.Is(err, sqlite3.READONLY) || errors.Is(err, sqlite3.CONSTRAINT) || errors.Is(err, sqlite3.BUSY)
 }

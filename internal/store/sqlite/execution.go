@@ -33,8 +33,8 @@ func scanExecution(q *stmt) (e store.Execution, err error) {
 	}
 	e.Shard, e.Current = key.Shard, q.int(3) != 0
 	at, a := model.Time(q.int(4)), model.Address{Tenant: q.text(6), Type: q.text(7), Key: q.text(8)}
-	// The checksum covers the columns of the row too: a start under another key or address is
-	// refused.
+	// The checksum also covers the columns of the row. So unseal refuses a start that is stored
+	// under another key or address.
 	body, err := unseal(startColumns(nil, key, a, at), q.raw(9))
 	if err != nil {
 		return bad("start", err)

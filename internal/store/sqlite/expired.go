@@ -28,8 +28,8 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 
 	err = s.read(ctx, op, func(c *conn) error {
 		out, skipped = store.Expired{}, store.Skipped{}
-		// There is an index of runs with their own removal time. So every call finds them, wherever
-		// the walk is.
+		// There is an index of runs with their own removal time. So every call finds these runs,
+		// independently of the position of the walk.
 		for _, shard := range shards {
 			if len(out.Runs) >= r.Limit {
 				break

@@ -153,7 +153,8 @@ func TestFailedSyncOfTheFileIsFinal(t *testing.T) {
 	}
 }
 
-// If a power cut may lose the name of the log, the log is useless.
+// If the directory of a new log cannot be synced, a power cut may lose the name of the log, and
+// with it all commits in the log. So the store refuses further writes.
 func TestFailedSyncOfTheDirectoryIsFinal(t *testing.T) {
 	t.Parallel()
 	sequential(t)

@@ -115,7 +115,8 @@ func (f *faultFile) Sync(flags vfs.SyncFlag) error {
 	return f.File.Sync(flags)
 }
 
-// mountTest mounts a file system for a test that needs its own. Only root can do that.
+// mountTest mounts a file system for a test that needs a file system of its own. Only root can
+// mount one.
 func mountTest(t *testing.T, options string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" || syscall.Getuid() != 0 {

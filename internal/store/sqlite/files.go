@@ -51,7 +51,7 @@ type file struct {
 	vfs.File
 	// syncName makes the name of the file durable. The first sync of a journal or log calls it. A
 	// power failure would lose a file without a durable name, but SQLite relies on the journal or
-	// log when it writes to the database file. It is nil if the name is durable.
+	// log when it writes to the database file. syncName is nil if the name is durable.
 	syncName func() error
 }
 
@@ -84,7 +84,7 @@ func (f *file) SizeHint(size int64) error {
 	return nil
 }
 
-// HasMoved reports whether the name no longer leads to this file.
+// HasMoved reports whether the file was renamed or removed, so that its name no longer leads to it.
 func (f *file) HasMoved() (bool, error) {
 	if m, ok := f.File.(vfs.FileHasMoved); ok {
 		return m.HasMoved()
@@ -100,7 +100,8 @@ func (f *file) SharedMemory() vfs.SharedMemory {
 	return nil
 }
 
-// cause gives a failed write the code that says why it failed.
+// cause replaces the error of a failed write by the SQLite error code that says why the write
+// failed.
 func cause(err error) error {
 	switch {
 	case err == nil:

@@ -32,8 +32,8 @@ func (b *logBook) lines(word string) (out []string) {
 	return out
 }
 
-// A program with an open transaction makes the log grow. The store reports that once, with the
-// size, and reports when it is over.
+// A program with an open transaction makes the log grow. The store logs that once, with the size of
+// the log. It logs another line when the log is small again.
 func TestLogThatGrowsIsReported(t *testing.T) {
 	t.Parallel()
 	sequential(t)

@@ -54,12 +54,12 @@ func list[T ~string](values []T) string {
 
 // newListing returns the statement for all pages of a query. The statement says which table or
 // index to read first, because SQLite does not know how many rows each of them has. If the query
-// names a label, only reasons that block a run, or a key, the statement starts with the table or
-// index of that. Otherwise it reads the runs in the order of their starts.
+// has a condition on a label or a key, or only reasons that block a run, the statement starts with
+// the table or index for that condition. Otherwise it reads the runs in the order of their starts.
 func newListing(q *store.Query) *listing {
 	l := &listing{started: "e.started", run: "e.run"}
-	// A label with a value selects few runs, so read it first if there is one. A negated label
-	// selects most runs and can only filter.
+	// A condition on a label selects few runs, so read the table of labels first if there is such a
+	// condition. A negated label selects most runs and can only filter.
 	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
 	switch {
 	case lead >= 0:
@@ -71,8 +71,8 @@ func newListing(q *store.Query) *listing {
 		l.from = "perdure_executions e indexed by perdure_executions_blocked"
 		l.and("e.tenant = ? and e.blocked is not null", q.Tenant)
 	case (q.Key != "" || q.KeyPrefix != "") && !q.AllRuns:
-		// One workflow has only a few keys with this prefix. So it is better to find them first and
-		// then sort.
+		// One workflow has only a few keys with this prefix. So it is better to find the runs with
+		// these keys first and then to sort them.
 		l.from = "perdure_executions e indexed by perdure_executions_current"
 		l.and("e.tenant = ?", q.Tenant)
 		if len(q.Workflows) == 0 {
@@ -87,8 +87,8 @@ func newListing(q *store.Query) *listing {
 	return l
 }
 
-// sqlWorkflows returns the workflows of the executions of a tenant. It finds each one with one step
-// in the index.
+// sqlWorkflows returns the workflows of the executions of a tenant. It jumps from one workflow to
+// the next in the index.
 const sqlWorkflows = `with recursive w (name) as (
 	select * from (select workflow from perdure_executions where tenant = ? and current = 1 order by workflow limit 1)
 	union all
@@ -96,7 +96,8 @@ const sqlWorkflows = `with recursive w (name) as (
 	from w where w.name is not null
 ) select name from w where name is not null`
 
-// filter adds the conditions on a run. lead is the label that already has its condition.
+// filter adds the conditions on a run. lead is the index of the label whose condition is already
+// there.
 func (l *listing) filter(q *store.Query, lead int) {
 	if !q.AllRuns {
 		l.and("e.current = 1")
@@ -158,7 +159,7 @@ func (l *listing) filter(q *store.Query, lead int) {
 	}
 }
 
-// statesOf returns the values of the column for a status.
+// statesOf returns the values of the column state for a status.
 func statesOf(s model.Status) string {
 	if s == model.Running {
 		return fmt.Sprintf("%d, %d", stateRunnable, stateParked)
@@ -237,7 +238,7 @@ func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
 	return n, err
 }
 
-// Tally counts executions in groups. The store reads the bounded part of the list, and only the
+// Tally counts executions in groups. It reads at most q.Limit rows of the list, and only the
 // columns that the groups need.
 func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) (groups []store.TallyGroup, err error) {
 	l := newListing(&q)
@@ -260,7 +261,7 @@ func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) (gro
 	return groups, err
 }
 
-// statusOf returns the status of a value of the column.
+// statusOf returns the status for a value of the column state.
 func statusOf(state int64) model.Status {
 	if state >= stateClosed {
 		return model.Status(state)
@@ -296,7 +297,7 @@ func loadLabels(c *conn, k store.RunKey) (labels []model.Label, err error) {
 	return labels, err
 }
 
-// sqlTenants finds each tenant with one step in the index of listings.
+// sqlTenants jumps from one tenant to the next in the index of listings.
 const sqlTenants = `with recursive t (name) as (
 	select * from (select tenant from perdure_executions indexed by perdure_executions_listing order by tenant limit 1)
 	union all

@@ -9,8 +9,8 @@ import (
 
 func unlock(*os.File) {}
 
-// tryLock always fails. Without a lock two processes could write to the store, and it would lose
-// data.
+// tryLock always fails. Without a lock two processes could write to the store, and the store would
+// lose data.
 func tryLock(*os.File) (bool, error) {
 	return false, errors.New("this system has no file locks that this build knows")
 }

@@ -11,8 +11,8 @@ import (
 // unlock releases the lock even if a child process that is just being started shares the open file.
 func unlock(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
 
-// tryLock takes an exclusive lock of the open file. It excludes other opens in the same process
-// too.
+// tryLock takes an exclusive lock of the open file. The lock also excludes a second open of the
+// file in the same process.
 func tryLock(f *os.File) (bool, error) {
 	for {
 		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {

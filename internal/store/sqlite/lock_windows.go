@@ -11,7 +11,7 @@ import (
 func unlock(*os.File) {}
 
 // tryLock takes an exclusive lock of the open file. The locked byte is after the contents, so that
-// others may read them.
+// other processes may read the contents.
 func tryLock(f *os.File) (bool, error) {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, &windows.Overlapped{Offset: 1 << 30})

@@ -17,11 +17,11 @@ import (
 // file again. So the size of the log file stays the same, which also makes its sync cheaper.
 //
 // If commits are faster than the moves, the log grows. When its size reaches the limit times the
-// constant late, the writer moves it itself. So the log is bounded even on a busy machine. A reader
-// that holds an old snapshot prevents the restart of the log. In that case the log grows until the
-// reader ends, and is truncated afterwards.
+// constant late, the writer moves the log itself. So the log is bounded even on a busy machine. A
+// reader that holds an old snapshot prevents the restart of the log. In that case the log grows
+// until the reader ends, and is truncated afterwards.
 
-// late is the factor by which the log may exceed its limit before the writer moves it itself.
+// late is the factor by which the log may exceed its limit before the writer moves the log itself.
 const late = 4
 
 // logState is what the writer knows about the log.
@@ -30,8 +30,8 @@ type logState struct {
 	limit int // number of pages at which the log is to be moved
 	next  int // number of pages at which to ask for a move; above limit if a move did not help
 
-	tried   bool      // the writer has moved it itself since the restart
-	largest int       // its largest size while it was too large; 0 otherwise
+	tried   bool      // the writer itself has moved the log since the restart
+	largest int       // largest size of the log while it was too large; 0 otherwise
 	commits int       // commits in the log since the restart
 	since   time.Time // time of the restart
 }
@@ -78,7 +78,8 @@ func (s *Store) updateLog(w *writer) {
 	}
 }
 
-// reportGrowth logs once that a reader makes the log grow, and once that it is over.
+// reportGrowth logs one line when a reader makes the log grow, and one line when the log was
+// restarted.
 func (s *Store) reportGrowth(w *writer) {
 	l := &w.log
 	switch {

@@ -5,10 +5,10 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// logFile is the write-ahead log as the writer sees it. SQLite writes it in pieces, with two system
-// calls per page. logFile collects the pieces of a commit and writes them in one call when SQLite
-// syncs the log. That is safe: other connections look at the frames of a commit only after its
-// sync, because synchronous = full demands a sync for every commit.
+// logFile is the write-ahead log as the writer sees it. SQLite writes the log in pieces, with two
+// system calls per page. logFile collects the pieces of a commit and writes them in one call when
+// SQLite syncs the log. That is safe: the writer uses synchronous = full, so SQLite syncs the log
+// at every commit, and other connections look at the frames of a commit only after that sync.
 type logFile struct {
 	*file
 	pending []byte

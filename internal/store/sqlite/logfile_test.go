@@ -8,9 +8,10 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A large transaction writes pages to the log before its commit (it spills). If it is rolled back,
-// the store must not write its remaining pages later. By then, that place in the log may hold a
-// commit of another program, or of the user's own connection to the same file.
+// A large transaction writes pages to the log before its commit (it spills). If the transaction is
+// rolled back, the store must not write the remaining pages of the transaction later. By then,
+// their place in the log may hold a commit of another program, or of the user's own connection to
+// the same file.
 func TestRolledBackSpillIsNotWrittenOverOthers(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -30,7 +31,7 @@ func TestRolledBackSpillIsNotWrittenOverOthers(t *testing.T) {
 	exec("pragma synchronous = full; pragma wal_autocheckpoint = 0; create table users (id integer primary key, v blob); create table big (id integer primary key, v blob); pragma wal_checkpoint(truncate)")
 
 	// Our transaction is larger than the cache, so some of its pages go to the log before the
-	// commit. Then it is rolled back.
+	// commit. Then the transaction is rolled back.
 	refused := errors.New("refused")
 	err = s.write(t.Context(), "test", func(w *writer) error {
 		if err := w.db.Exec(`

@@ -20,11 +20,11 @@ const (
 	sqlLoadReply       = `select at, body from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
 )
 
-// eachSender calls f for every shard that has messages for to, with the cursor of the pair, until f
-// returns an error.
+// eachSender calls f for every shard that has messages for the shard to, until f returns an error.
+// It also passes the cursor of the two shards to f.
 func eachSender(c *conn, to model.ShardID, f func(from model.ShardID, cursor int64) error) error {
-	// Each query jumps to the next sender, so the cost depends on the senders and not on their
-	// messages.
+	// Each query jumps to the next sender, so the cost depends on the number of senders and not on
+	// the number of messages.
 	from := int64(-1)
 	for {
 		next, found, err := c.number(sqlNextSender, int(to), from)
@@ -57,8 +57,8 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 					if m.Seq != expected {
 						return errStop
 					}
-					// The first row always fits, however large it is. Otherwise it would never be
-					// read.
+					// The first row always fits, however large it is. Otherwise the engine would
+					// never get a large row.
 					if more = len(out) >= limit || size > 0 && size >= maxBytes; more {
 						return errStop
 					}
@@ -93,8 +93,8 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 }
 
 // readMessage decodes the sealed body of a message. If the body cannot be decoded, readMessage
-// returns it as damaged. If the checksum is wrong, the damaged body includes it. row names the row
-// in the error.
+// returns it as damaged. If the checksum is wrong, the damaged body includes the checksum. The
+// parameters row and args name the row in the error.
 func readMessage(columns, sealed []byte, row string, args ...any) (m model.Message, d *model.Damaged) {
 	body, err := unseal(columns, sealed)
 	if err == nil {
@@ -170,8 +170,8 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 		page := requestPage{limit: limit, maxBytes: maxBytes}
 		skipped = store.Skipped{}
 		for _, shard := range distinct(shards) {
-			// Each shard has its own order. The pages of the shards are merged by id, so that no
-			// shard starves another.
+			// Each shard has its own order. LoadInbox merges the pages of the shards by id, so that
+			// no shard has to wait until the inbox of another shard is empty.
 			part := requestPage{limit: limit, maxBytes: maxBytes}
 			err := c.query(sqlLoadInbox, func(q *stmt) error {
 				row := store.InboxRow{Shard: shard, NotBefore: model.Time(q.int(1))}
@@ -224,7 +224,7 @@ func (p *requestPage) add(row store.InboxRow, size int) bool {
 }
 
 // merge returns the page with the first rows of two pages. The caller merges the pages of many
-// shards one by one, so it never holds more than two.
+// shards one by one, so it never holds more than two pages.
 func (p *requestPage) merge(o *requestPage) requestPage {
 	if len(o.rows) == 0 {
 		return *p
@@ -285,8 +285,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 			if err := setSeen(w.conn, &row); err != nil {
 				return err
 			}
-			// The owner has served the request. If it were stored again, the row would only cost
-			// another read.
+			// The owner has already served the request. A new row would only cost another read.
 			if row.Seen {
 				continue
 			}
@@ -311,8 +310,8 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out []store.Reply, err error) {
 	err = s.read(ctx, "load replies", func(c *conn) error {
 		for _, k := range keys {
-			// A caller waits for this answer. It must get the answer as damaged, so a damaged
-			// answer is not an error of the read.
+			// A caller waits for this answer, and must learn that the answer is damaged. So
+			// LoadReplies returns the reply with Damaged set instead of an error.
 			err := c.query(sqlLoadReply, func(q *stmt) error {
 				r := store.Reply{RequestKey: k, At: model.Time(q.int(0))}
 				if body, err := unseal(requestColumns(nil, k, r.At), q.raw(1)); err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // childEnv is an environment variable that makes the test binary act as another process. Its value
-// has the name of the part to play, and a path.
+// has the name of the part that the process plays, and a path.
 const childEnv = "PERDURE_SQLITE_CHILD"
 
 func TestMain(m *testing.M) {
@@ -59,8 +59,8 @@ func child(part, path string) int {
 // childRun is the run that the child writes to.
 var childRun = store.RunKey{Shard: 1, Run: model.RunID{1}}
 
-// childCommits commits events 1, 2, 3, … and prints each, until it is killed. Each batch writes two
-// rows.
+// childCommits commits events 1, 2, 3, … and prints the number of each event, until the process is
+// killed. Each batch writes two rows.
 func childCommits(ctx context.Context, s *Store) int {
 	for n := int64(1); ; n++ {
 		if n == 1 {
@@ -123,7 +123,7 @@ func askChild(t *testing.T, part, path string) string {
 	return strings.Join(said, "\n")
 }
 
-// openTest opens a store that is closed with the test.
+// openTest opens a store and closes it when the test ends.
 func openTest(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), cfg)
@@ -134,9 +134,10 @@ func openTest(t testing.TB, cfg Config) *Store {
 	return s
 }
 
-// sequential skips a test in short mode, which is used with the race detector. Nothing in such a
-// test is concurrent, and SQLite is many times slower with the detector. The package also runs in
-// full without the detector, and `make test` runs everything with it.
+// sequential skips a test in short mode, which is used with the race detector. Tests in which
+// nothing is concurrent call it. The race detector finds nothing in such a test, and SQLite is many
+// times slower with the detector. The package also runs in full without the detector, and `make
+// test` runs everything with it.
 func sequential(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -181,7 +182,7 @@ func onWriter(t testing.TB, s *Store, f func(w *writer)) {
 	f(w)
 }
 
-// tamper changes stored rows without the store noticing.
+// tamper changes stored rows behind the back of the store.
 func tamper(t testing.TB, s *Store, sql string) {
 	t.Helper()
 	onWriter(t, s, func(w *writer) {

@@ -16,8 +16,8 @@ import (
 )
 
 // Migrations are SQL files, numbered from 1 without a gap and never changed after a release. Each
-// one runs in one transaction together with the update of the version. So if a process is killed
-// half-way, the file still has the version before.
+// migration runs in one transaction together with the update of the version. So if a process is
+// killed in the middle of a migration, the file still has the version from before that migration.
 //
 // The package does not use a migration library. SQLite runs data definition in transactions, the
 // file lock excludes other processes, and a library would import database/sql, which this package

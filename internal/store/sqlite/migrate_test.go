@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropReports undoes migration 12. dropWorkers undoes the migrations from 11 on, dropBodies from 10
-// on, dropTokens from 8 on, and dropEntities from 7 on.
+// Each of these scripts undoes all migrations from a number on: dropReports from 12, dropWorkers
+// from 11, dropBodies from 10, dropTokens from 8, and dropEntities from 7.
 const (
 	dropReports = `drop table perdure_replay_reports;`
 	dropWorkers = dropReports + `drop table perdure_remote_workers;`
@@ -30,8 +30,8 @@ const (
 const dropTasks = dropEntities + `drop table perdure_dead; drop table perdure_task_data; drop table perdure_task_logs; drop table perdure_settings;
 	delete from perdure_meta where name in ('settings', 'settings_swept');`
 
-// openUpgraded returns a store with a run that was taken back to an older version and opened again.
-// It checks that nothing was lost.
+// openUpgraded creates a store with a run, takes the store back to an older version, and opens it
+// again, which upgrades it. It checks that nothing was lost.
 func openUpgraded(t *testing.T, undo string, version int) (*storetest.Fixture, *storetest.Lane) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.db")
@@ -77,8 +77,8 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 }
 
 // Older versions did not store the names of the remote workers of servers. The upgrade adds one
-// name for all of these workers. Its home is a process that does not exist. A new store has no
-// names.
+// name that stands for all of these workers, with a home that is no existing process. A new store
+// has no names.
 func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -111,7 +111,7 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	f.WantReasons(want)
 }
 
-// Files of earlier builds have pages of 8 KiB, and files of users may have any size.
+// Files of earlier builds have pages of 8 KiB, and files of users may have pages of any size.
 func TestFilesKeepTheirPageSize(t *testing.T) {
 	t.Parallel()
 	sequential(t)

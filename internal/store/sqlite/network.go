@@ -26,8 +26,8 @@ func checkPlace(cfg *Config, dir string) error {
 }
 
 // checkPrivate refuses a directory in which every user of the machine may replace the file. It also
-// refuses a file of another user. The files that this process would create next to it would lock
-// that user out.
+// refuses a file of another user, because that user could not open the files that this process
+// would create next to it.
 func checkPrivate(dir, path string) error {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -18,21 +18,21 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// pageSize is the page size of new files; existing files keep theirs. A commit writes whole pages,
-// and most rows of a batch are on different pages. So a commit writes fewer bytes if pages are
-// small. A workflow of three steps writes 7 KB, compared with 17 KB for pages of 8 KiB. With pages
-// of 1 KiB it would write 5 KB, but pages would split so often that it would take a quarter more
-// processor time. Values of 64 KiB need more overflow pages than with pages of 8 KiB, so large
-// bodies of events have a table of their own.
+// pageSize is the page size of new files. Existing files keep their page size. A commit writes
+// whole pages, and most rows of a batch are on different pages. So a commit writes fewer bytes if
+// pages are small. A workflow of three steps writes 7 KB, compared with 17 KB for pages of 8 KiB.
+// With pages of 1 KiB such a workflow would write 5 KB, but pages would split so often that it
+// would take a quarter more processor time. Values of 64 KiB need more overflow pages than with
+// pages of 8 KiB, so large bodies of events have a table of their own.
 const pageSize = 2048
 
 // Pragmas of the writing connection.
 //
 // The cache is small on purpose. After most page splits, SQLite walks the whole hash table of the
-// cache at commit. With a cache of 8000 pages, this costs as much as the rows of a batch. The
-// written pages are at the ends of a few trees, so even a small cache has much more room than they
-// need. No connection uses mmap, because an I/O error or a truncated file would kill the process
-// instead of returning an error.
+// cache at commit. With a cache of 8000 pages, this walk costs as much as writing the rows of a
+// batch. The written pages are at the ends of a few trees, so even a small cache has more than
+// enough room for them. No connection uses mmap, because an I/O error or a truncated file would
+// kill the process instead of returning an error.
 const writerPragmas = `
 	pragma synchronous = full;
 	pragma temp_store = memory;
@@ -56,8 +56,8 @@ const readerPragmas = `
 // the sqlite3 shell.
 const busyTimeout = 2 * time.Second
 
-// Open opens the store in a file. It creates the file if there is none, and brings its schema to
-// the version of this build. The caller must close the store.
+// Open opens the store in a file. It creates the file if the file does not exist, and brings its
+// schema to the version of this build. The caller must close the store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -109,7 +109,8 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 		return err
 	}
 
-	// The log needs this later. It is better to fail now than at the first commit.
+	// When SQLite creates the log, the store must sync the directory. If that does not work, it is
+	// better to fail now than at the first commit.
 	if err := syncDir(filepath.Dir(s.cfg.Path)); err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	}
 
 	// Move what the previous process left in the log into the file, and sync the file. If the last
-	// sync of that process failed, pages that the kernel returns may not be on disk. A reader in
+	// sync of that process failed, the kernel may return pages that are not on disk. A reader in
 	// another process may prevent the move, which is not an error.
 	if _, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); err != nil && !errors.Is(err, sqlite3.BUSY) {
 		return err
@@ -164,9 +165,9 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	return nil
 }
 
-// createPrivate creates the file unless it exists. Only this user may read it, because it contains
-// payloads. SQLite would use the umask. An operator who wants to share the file changes its mode
-// once.
+// createPrivate creates the file unless it exists. Only the user of this process may read the file,
+// because it contains payloads. SQLite would create a file with the permissions of the umask. An
+// operator who wants to share the file changes its mode once.
 func createPrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -178,7 +179,7 @@ func createPrivate(path string) error {
 	return f.Close()
 }
 
-// useLog turns the write-ahead log on. This is a property of the file.
+// useLog turns the write-ahead log on. The file itself stores this setting.
 func useLog(c *conn, size int64) error {
 	// This applies only to a new file.
 	if err := c.db.Exec(fmt.Sprintf("pragma page_size = %d", pageSize)); err != nil {
@@ -287,7 +288,7 @@ func checkPath(cfg *Config) error {
 		return &fault.Error{Kind: fault.Invalid, Text: cfg.Path + " is not a regular file", Hint: "name another file"}
 	case fi.Size() == 0 && cfg.ReadOnly:
 		return fault.New(fault.NotFound, "%s is empty", cfg.Path)
-	case fi.Mode().Perm()&0o222 == 0 && !cfg.ReadOnly: // also for root, who could write it
+	case fi.Mode().Perm()&0o222 == 0 && !cfg.ReadOnly: // root could write it; refuse it too
 		return openFailed(cfg.Path, fs.ErrPermission)
 	}
 	if !cfg.ReadOnly {

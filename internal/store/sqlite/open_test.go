@@ -315,7 +315,7 @@ func TestReadOnlyBesideTheOwner(t *testing.T) {
 		}
 	}
 
-	// The owner may close and open again.
+	// The reader continues to work when the owner closes the store and opens it again.
 	closeTest(t, s)
 	if page, err := r.List(t.Context(), store.Query{Tenant: model.DefaultTenant, Limit: 10}); err != nil || len(page.Executions) != 1 {
 		t.Errorf("%d executions, %v", len(page.Executions), err)

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ownerOf returns the user that a file belongs to; false if it cannot find out.
+// ownerOf returns the user that a file belongs to. known is false if it cannot find out.
 func ownerOf(file fs.FileInfo) (user int, known bool) {
 	s, ok := file.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -11,8 +11,8 @@ import (
 )
 
 // The file lock lets only one process open the store for writing, so the engine registers as the
-// sole node of the store. Register removes the nodes of processes that are gone. So this store
-// needs neither the clock nor /proc to find out whether a node is dead.
+// sole node of the store. Register removes the nodes of processes that are gone. So the engine
+// needs neither leases nor /proc to find out whether a node in this store is dead.
 
 // now returns the time of the clock by which the store judges leases.
 func now() model.Time { return model.TimeOf(time.Now()) }
@@ -52,7 +52,7 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 		if err != nil {
 			return err
 		}
-		// A node that registers again gets new fences. The old epoch can no longer commit.
+		// A node that registers again gets new fences, so commits with the old epoch fail.
 		if _, err := w.exec("delete from perdure_fences where node = ?", n.ID[:]); err != nil {
 			return err
 		}
@@ -91,7 +91,8 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 		if v, err = loadView(w.conn); err != nil {
 			return err
 		}
-		// The node compares this time with its own clock, and judges leases by it.
+		// The node compares this time with its own clock, and uses it to decide which leases have
+		// ended.
 		v.Now = at
 		v.Mail, err = hasMail(w.conn, r.Shards, at)
 
@@ -111,8 +112,8 @@ func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 		at, known := now(), false
 		err := w.query("select epoch, expires from perdure_nodes where node = ?", func(q *stmt) error {
 			known = true
-			// If one incarnation of a node is dead, the next may be alive, so the epoch must match.
-			// The clock of this process is the clock of the store and judges the lease.
+			// If one incarnation of a node is dead, the next incarnation may be alive, so the epoch
+			// must match. The clock of this process is the clock of the store and judges the lease.
 			ended = q.int(0) == epoch && (proven || q.int(1) <= int64(at))
 			return nil
 		}, node[:])
@@ -143,7 +144,8 @@ func removeNode(c *conn, node model.NodeID) error {
 	return err
 }
 
-// removeNodes deletes every node with its fences. After that, Acquire treats their shards as free.
+// removeNodes deletes every node with its fences. After that, Acquire treats the shards of these
+// nodes as free.
 func removeNodes(c *conn) error {
 	if _, err := c.exec("delete from perdure_fences"); err != nil {
 		return err
@@ -167,8 +169,8 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 
 		out = nil
 		for _, shard := range distinct(shards) {
-			// Take the shard if it is free, if it belongs to a node that is gone, or if the node
-			// has it already, because an earlier answer was lost.
+			// Take the shard if it is free, if it belongs to a node that is gone, or if this node
+			// already owns it. The last case happens if an earlier answer was lost.
 			tokens, taken, err := w.number(`update perdure_shards set node = ?2, epoch = ?3 where shard = ?1 and
 				(node is null or (node = ?2 and epoch = ?3) or not exists (
 					select 1 from perdure_nodes n where n.node = perdure_shards.node and n.epoch = perdure_shards.epoch)) returning tokens`,
@@ -192,7 +194,8 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 	return out, nil
 }
 
-// loadPositions fills in the positions of the shards as receivers and as senders.
+// loadPositions fills in Received and Sent: the positions of the last messages that the shards have
+// received and sent.
 func loadPositions(c *conn, shards []store.AcquiredShard) error {
 	// The tables hold all pairs of shards. One pass over them is cheaper than a query per acquired
 	// shard.
@@ -201,8 +204,8 @@ func loadPositions(c *conn, shards []store.AcquiredShard) error {
 		byShard[shards[i].Shard] = &shards[i]
 	}
 
-	// The last sent position is in the table of messages. If a sweep has removed all rows, it is
-	// the cursor of the receiver.
+	// The last sent position is in the table of messages. If a sweep has removed all messages to a
+	// receiver, the last sent position is the cursor of that receiver.
 	sent := func(to, from model.ShardID, seq int64) {
 		if a := byShard[from]; a != nil {
 			a.Sent[to] = max(a.Sent[to], seq)
@@ -225,7 +228,7 @@ func loadPositions(c *conn, shards []store.AcquiredShard) error {
 }
 
 // eachPair calls f for every pair of shards that has messages, with the last position. It jumps
-// from pair to pair, so its cost depends on the pairs and not on the messages.
+// from pair to pair, so its cost depends on the number of pairs and not on the number of messages.
 func eachPair(c *conn, f func(to, from model.ShardID, last int64)) error {
 	to, from := int64(-1), int64(-1)
 	for {
@@ -281,8 +284,8 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	const op = "refence"
 	err = s.write(ctx, op, func(w *writer) (err error) {
-		// There is one writer, so an orphaned commit (one whose result is unknown) was either
-		// applied before this transaction or never will be. The number in the fence shows which.
+		// There is one writer. So a commit with an unknown result was either applied before this
+		// transaction or will never be applied. The number of the batch in the fence shows which.
 		if epoch, err = nextEpoch(w.conn); err != nil {
 			return err
 		}

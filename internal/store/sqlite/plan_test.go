@@ -59,7 +59,7 @@ func TestHotStatementsSearch(t *testing.T) {
 	sequential(t)
 	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
 	fillTables(t, s)
-	// The lines of a plan that say which table or index a statement searches.
+	// These are lines of query plans. Each says which table or index a statement searches.
 	const (
 		executions = "perdure_executions USING PRIMARY KEY (run=? AND shard=?)"
 		timers     = "perdure_timers USING PRIMARY KEY (run=? AND shard=?"

@@ -141,7 +141,7 @@ func (l *powerLoad) steps(n int) {
 			l.rollBack()
 		case k < 38:
 			l.move()
-		case k == 38: // because of a reader, a part of the log cannot be moved
+		case k == 38: // a reader keeps a part of the log from being moved
 			err := l.s.read(l.Context(), "test", func(c *conn) error {
 				if _, _, err := c.number("select count(*) from perdure_history"); err != nil {
 					return err
@@ -242,7 +242,7 @@ func (l *powerLoad) cutPower(rng *rand.Rand) {
 	l.verify(what, filepath.Join(dir, "app.db"), acked)
 }
 
-// verify opens the surviving files and compares them with the acknowledged steps.
+// verify opens the surviving files and compares their contents with the acknowledged steps.
 func (l *powerLoad) verify(what, path string, acked int) {
 	l.Helper()
 	s, err := Open(l.Context(), Config{Path: path})

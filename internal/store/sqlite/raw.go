@@ -40,8 +40,8 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 		if !run.IsZero() {
 			sql, args = sqlRawRun, append(args, run[:])
 		}
-		// The rows of all runs come first, as the port promises, and then everything else of each
-		// run.
+		// The rows of all runs come first, as the comment of the interface promises. Then come the
+		// other rows of each run.
 		var runs []model.RunID
 
 		err := c.queryOnce(sql, func(q *stmt) error {

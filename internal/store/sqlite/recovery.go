@@ -13,7 +13,8 @@ import (
 const (
 	sqlRunnable = `select run, tenant, workflow, key from perdure_executions
 		where shard = ?1 and run > ?2 and state = 0 order by run`
-	// If a body is missing in perdure_bodies, the column is null, which is not a valid body.
+	// Large bodies are in perdure_bodies. If a body is missing there, the column is null, which is
+	// not a valid body.
 	sqlEvents = `select seq, at, kind, iif(length(body) > 1, body,
 		(select b.body from perdure_bodies b where b.run = ?1 and b.shard = ?2 and b.seq = perdure_history.seq))
 		from perdure_history where run = ?1 and shard = ?2 `
@@ -38,8 +39,8 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 	var skipped store.Skipped
 	err = s.read(ctx, op, func(c *conn) error {
 		out, skipped = nil, store.Skipped{}
-		// The page continues in the shard of the mark, behind its run, and then in the next shards
-		// from their beginning.
+		// The page continues in the shard of the mark, after the run of the mark. Then it continues
+		// in the next shards, from their beginning.
 		for _, shard := range distinct(shards) {
 			if shard < after.Shard || len(out) >= limit {
 				continue
@@ -234,9 +235,10 @@ func loadRest(c *conn, x *store.Execution, limit, maxBytes int) (r store.Run, si
 // LoadTimers returns timers in the order in which they are due.
 //
 // Each shard has its own order, so LoadTimers reads a portion of each shard at a time. If a shard
-// may have more timers, the store does not know the timers after the last one that it has read. So
-// it uses only timers up to the earliest such point. The next round continues at that point with
-// larger portions. So it reads few timers in excess, even if all timers are due at the same moment.
+// may have more timers, LoadTimers does not know the timers of that shard after the last one that
+// it has read. So it returns only timers up to the earliest such last timer of all shards. The next
+// round continues there with larger portions. So LoadTimers reads few timers that it does not
+// return, even if all timers are due at the same moment.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) (out []store.Timer, err error) {
 	const op = "load timers"
 	all := distinct(shards)
@@ -279,8 +281,8 @@ type timerWalk struct {
 }
 
 // read reads at most portion timers of each shard after the mark. It keeps the timers up to the
-// point where all shards are complete, moves the mark to that point, and reports whether there may
-// be more.
+// last point at which it knows the timers of all shards, and moves the mark to that point. It
+// reports whether there may be more timers.
 func (w *timerWalk) read(portion int) (more bool, err error) {
 	begin := len(w.found)
 	var bound *store.Timer
@@ -302,8 +304,8 @@ func (w *timerWalk) read(portion int) (more bool, err error) {
 			return false, err
 		}
 
-		// This shard may have more timers behind the last one that was read. So timers of other
-		// shards behind that point may not be the next ones.
+		// This shard may have more timers after the last one that was read. So timers of other
+		// shards after that point may not be the next timers.
 		if len(w.found)-from == portion {
 			if last := w.found[len(w.found)-1]; bound == nil || compareTimers(last, *bound) < 0 {
 				bound = &last
@@ -311,7 +313,7 @@ func (w *timerWalk) read(portion int) (more bool, err error) {
 		}
 	}
 
-	// Drop what is behind the earliest such point. The next round reads it again.
+	// Drop the timers after the earliest such point. The next round reads them again.
 	page := w.found[begin:]
 	if bound != nil {
 		page = slices.DeleteFunc(page, func(t store.Timer) bool { return compareTimers(t, *bound) > 0 })

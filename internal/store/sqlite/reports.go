@@ -128,7 +128,7 @@ func (s *Store) ListReports(ctx context.Context, q store.ReportQuery) (out []sto
 	return out, nil
 }
 
-// scanReport reads a report without its body: reportHead.
+// scanReport reads the columns reportHead: a report without its body.
 func scanReport(q *stmt) store.ReportRow {
 	r := store.ReportRow{Tenant: q.text(1), Request: q.text(2)}
 	copy(r.ID[:], q.raw(0))

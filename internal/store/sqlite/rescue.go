@@ -12,7 +12,7 @@ import (
 
 // nameCheck detects that another program has moved or deleted the files of an open store. If the
 // store continued, later commits would go to files without a name, and would be lost when the
-// process ends. It checks at most once per second.
+// process ends. nameCheck looks at the names at most once per second.
 type nameCheck struct {
 	path  string
 	files map[string]os.FileInfo
@@ -35,8 +35,8 @@ func newNameCheck(path string) (nameCheck, error) {
 // check returns an error if a name does not lead to the open file.
 func (n *nameCheck) check() *nameError {
 	now := time.Now()
-	// Two system calls per commit would be too slow. With one check per second, at most one second
-	// of commits is at risk.
+	// Two system calls per commit would be too slow. With one check per second, at most the commits
+	// of one second are lost.
 	if now.Before(n.next) {
 		return nil
 	}
@@ -45,8 +45,8 @@ func (n *nameCheck) check() *nameError {
 	for _, name := range []string{n.path, n.path + "-wal"} {
 		fi, err := os.Stat(name)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(n.files[name], fi) {
-			// A connection that is opened after a deletion creates an empty log, which is as good
-			// as none.
+			// A connection that is opened after the log was deleted creates an empty log. The store
+			// treats an empty log like a missing log.
 			return &nameError{path: n.path, name: name, free: err != nil || fi.Size() == 0}
 		}
 	}
@@ -60,8 +60,8 @@ type nameError struct {
 	free       bool // the name is unused, or belongs to an empty file
 	// saved means that the open file has every commit.
 	saved bool
-	// problem is why the open file does not have every commit. commits is how many may be missing,
-	// and the first of them was made after since.
+	// problem is why the open file does not have every commit. commits is how many commits may be
+	// missing, and the first missing commit was made after the time since.
 	problem error
 	commits int
 	since   time.Time
@@ -124,7 +124,7 @@ func (s *Store) rescue(w *writer, lost *nameError) {
 }
 
 // rescueAgain tries once more to save the log, if a reader prevented that before. Close calls it.
-// It returns an error if commits are lost.
+// rescueAgain returns an error if commits are lost.
 func (s *Store) rescueAgain(w *writer) error {
 	var lost *nameError
 	if broken := s.broken.Load(); broken == nil || !errors.As(*broken, &lost) || lost.saved {

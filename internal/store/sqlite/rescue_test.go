@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// untilRefused commits events until the store refuses one, and returns the number of acknowledged
-// events.
+// untilRefused commits events until the store refuses a commit, and returns the number of
+// acknowledged events.
 func (b *bench) untilRefused(each func(acked int)) (acked int, err error) {
 	b.Helper()
 	for {
@@ -73,7 +73,7 @@ func TestDeletedLogIsSavedAfterAReader(t *testing.T) {
 		b.lane.Commit(b.event(10))
 	}
 	b.removeLog()
-	// this read fails, because it looks into the new log
+	// this read fails, because its connection uses the new log
 	_, _ = b.s.LoadEvents(t.Context(), b.run.RunKey, 0, 10, 1<<20)
 	if fi, err := os.Stat(b.path + "-wal"); err != nil || fi.Size() != 0 {
 		t.Fatalf("the reader created no empty log: %v", err)
@@ -88,8 +88,8 @@ func TestDeletedLogIsSavedAfterAReader(t *testing.T) {
 	}
 }
 
-// Another program replaces the log by an older log of the same name. SQLite would use it as the log
-// of this store.
+// Another program replaces the log by an older log of the same name. SQLite would use the older log
+// as the log of this store.
 func TestReplacedLogIsSaved(t *testing.T) {
 	t.Parallel()
 	sequential(t)

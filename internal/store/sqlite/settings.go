@@ -41,8 +41,8 @@ func (s *Store) DeleteSetting(ctx context.Context, key store.SettingKey, expecte
 	return s.set(ctx, "delete setting", key, expected, nil)
 }
 
-// set changes a setting. The function body returns the stored form of its value. body is nil for a
-// tombstone.
+// set changes a setting. The function body returns the stored form of the new value. body is nil if
+// the setting becomes a tombstone.
 func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected int64, body func(version int64, at model.Time) []byte) (version int64, err error) {
 	err = s.write(ctx, op, func(w *writer) error {
 		// There is one writer, so the version cannot change between this check and the write.
@@ -55,7 +55,7 @@ func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected
 		}
 
 		// One counter numbers the changes of all settings. A node that knows all changes up to a
-		// number asks only for later ones.
+		// number asks only for changes with higher numbers.
 		if version, _, err = w.number(sqlDrawSetting); err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func settingsCounter(c *conn) (int64, error) {
 	return n, err
 }
 
-// sweepSettings deletes old tombstones and records that they are gone.
+// sweepSettings deletes old tombstones and records the highest version of the deleted tombstones.
 func sweepSettings(c *conn, before model.Time, limit int) (int, error) {
 	if limit <= 0 || before == 0 {
 		return 0, nil

@@ -92,7 +92,8 @@ func (s *Store) isClosed() bool {
 	}
 }
 
-// take waits for the writer or a reader. Callers put it back after use.
+// take waits for a connection in the channel from, which is the channel of the writer or of the
+// readers. Callers put the connection back after use.
 func take[T any](ctx context.Context, s *Store, op string, from chan T) (got T, err error) {
 	if err := ctx.Err(); err != nil {
 		return got, s.failure(op, err)
@@ -106,7 +107,8 @@ func take[T any](ctx context.Context, s *Store, op string, from chan T) (got T, 
 		return got, errClosed(op)
 	}
 
-	// Both channels may have been ready.
+	// The connection may have been free at the moment at which the store was closed or the context
+	// ended.
 	if s.isClosed() {
 		err = errClosed(op)
 	} else if ctx.Err() != nil {
@@ -152,21 +154,21 @@ func (s *Store) write(ctx context.Context, op string, f func(w *writer) error) e
 
 func (s *Store) transact(w *writer, op string, f func(w *writer) error) error {
 	// If another program has deleted or replaced the log, commits go into a file without a name.
-	// Save them before the next transaction adds to them.
+	// Save these commits before the next transaction adds another commit.
 	if lost := w.names.check(); lost != nil {
 		s.rescue(w, lost)
 	}
 	if err := s.refuseBroken(op); err != nil {
 		return err
 	}
-	// "begin immediate" takes the write lock now. Otherwise the first write could fail in the
-	// middle, after reads that another program has made out of date.
+	// "begin immediate" takes the write lock now. Otherwise another program could write after our
+	// first read, and our first write would fail in the middle of the transaction.
 	if err := w.begin.run(); err != nil {
 		return s.failure(op, err)
 	}
 
-	// Nothing of a failed function may stay. Damage or a failed sync also means that later commits
-	// cannot be trusted.
+	// If f fails, undo everything that it has written. If the file is damaged or a sync has failed,
+	// the store cannot trust later commits either.
 	if err := f(w); err != nil {
 		s.rollback(w)
 		if isDamaged(err) || syncFailed(err) {
@@ -217,7 +219,7 @@ func (s *Store) read(ctx context.Context, op string, f func(c *conn) error) erro
 	}
 	defer func() { s.readers <- c }()
 
-	// Readers open on first use, and again after an error.
+	// A reading connection is opened at its first use, and again after an error.
 	if c == nil {
 		if c, err = openConn(ctx, &s.cfg, modeReadOnly, readerPragmas); err != nil {
 			return s.failure(op, err)
@@ -244,7 +246,7 @@ func (s *Store) read(ctx context.Context, op string, f func(c *conn) error) erro
 	case errors.Is(err, sqlite3.INTERRUPT):
 		err = interrupt.Err()
 	case err != nil && sqliteError(err):
-		_ = c.close() // the next call opens a new one; err says what is wrong
+		_ = c.close() // the next call opens a new connection; err says what is wrong
 		c = nil
 	}
 
@@ -258,7 +260,7 @@ func sqliteError(err error) bool {
 }
 
 // readContext is a context that ends when the caller of a read gives up or the store is closed.
-// SQLite checks it from time to time.
+// SQLite checks this context from time to time.
 type readContext struct {
 	context.Context //nolint:containedctx // lives as long as one call of read
 	s               *Store

@@ -23,14 +23,15 @@ const (
 	sqlSweepGarbage = `delete from perdure_garbage where run = ?1 and shard = ?2`
 )
 
-// Sweep deletes rows that are no longer needed; see store.SweepRequest. Cursors stay. Every pair of
-// shards may be used again, and when the messages of a sender are deleted, only the cursor has the
-// last position.
+// Sweep deletes rows that are no longer needed; see store.SweepRequest. It does not delete cursors.
+// Any two shards may exchange messages again, and after a sweep has deleted all messages of a
+// sender, only the cursor still has the last position.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
 	answered := 0
 	err = s.write(ctx, "sweep", func(w *writer) error {
-		// The request names these answers one by one, so they need no limit. Everything below
-		// shares one limit, because the transaction holds the only writer and commits wait for it.
+		// The request names these answers one by one, so they need no limit. All other deletions
+		// share one limit, because this transaction holds the only writer, and commits wait until
+		// the transaction ends.
 		swept = 0
 		if answered, err = sweepAnswered(w.conn, r.Answered); err != nil {
 			return err
@@ -121,7 +122,8 @@ func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (
 	if limit <= 0 {
 		return 0, nil
 	}
-	// Read first, then delete, because the index must not change while the statement reads it.
+	// First read the keys, then delete the rows, because the index must not change while a
+	// statement reads it.
 	var keys [][4]string
 
 	err := c.query(sqlOldRequests, func(q *stmt) error {
@@ -168,8 +170,8 @@ func sweepDeadLetters(c *conn, shard model.ShardID, before model.Time, limit int
 	return len(ids), nil
 }
 
-// sweepGarbage deletes events of deleted runs and the data of their tasks, and then the entry of
-// the run itself.
+// sweepGarbage deletes the events of each deleted run and the data of its tasks, and then the entry
+// of the run in the table of garbage.
 func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error) {
 	if limit <= 0 {
 		return 0, nil

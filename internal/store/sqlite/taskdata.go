@@ -73,7 +73,8 @@ func sqlLoadData(key store.RunKey, r *store.DataRange) (sql string, args []any) 
 	if r.Limit > 0 {
 		limit = r.Limit
 	}
-	// The bounds are optional, so their parameters follow the fixed ones.
+	// The conditions below are optional, so their parameters follow the parameters that every
+	// statement has.
 	args = []any{key.Run[:], int(key.Shard), r.From, limit}
 	if r.Before != "" {
 		args = append(args, r.Before)

@@ -2,8 +2,8 @@ package sqlite
 
 import "github.com/ncruces/go-sqlite3"
 
-// Statements of the hot path. Each one finds its row by a key. TestHotStatementsSearch checks that
-// with the query plans of SQLite.
+// Statements of the hot path. Each statement finds its row by a key. TestHotStatementsSearch checks
+// that with the query plans of SQLite.
 const (
 	sqlFence = `update perdure_fences set batch = ?4 where node = ?1 and lane = ?2 and epoch = ?3 and batch = ?4 - 1`
 
@@ -29,8 +29,8 @@ const (
 
 	sqlBody = `insert into perdure_bodies (run, shard, seq, body) values (?1, ?2, ?3, ?4)`
 
-	// The first statement is guarded: it must find its timer. The last one deletes all timers that
-	// a closed run still has.
+	// The first statement is guarded: it must find its timer. The last statement deletes all timers
+	// that a closed run still has.
 	sqlStopTimer = `delete from perdure_timers where run = ?1 and shard = ?2 and id = ?3`
 	sqlTimer     = `insert into perdure_timers (run, shard, id, due, tenant, workflow, key) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
 	sqlStopAll   = `delete from perdure_timers where run = ?1 and shard = ?2`
@@ -49,17 +49,18 @@ const (
 		where substr(?5, 1, 9) <> char(31) || 'refused ' or not exists (
 			select 1 from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5)`
 
-	// max keeps a mark that is higher, and only the owner can free a shard. So it does no harm to
-	// repeat these statements.
+	// The function max keeps a stored mark that is higher, and only the owner can free a shard. So
+	// it does no harm to repeat these statements.
 	sqlToken = `update perdure_shards set tokens = max(tokens, ?2) where shard = ?1`
 	sqlFree  = `update perdure_shards set node = null, epoch = 0 where shard = ?1 and node = ?2`
 )
 
-// States of a run below the numbers of closed statuses.
+// States of a run in the column state. The numbers from stateClosed on are the numbers of the
+// closed statuses.
 const (
 	stateRunnable = 0
 	stateParked   = 1
-	stateClosed   = 2 // the first of them
+	stateClosed   = 2 // the first closed status
 )
 
 // inlineStart is the largest body of a start that is stored in the row of its run.

@@ -25,11 +25,12 @@ type scene struct {
 	lane        *Lane
 	// open and parked are open runs. closed and old have ended. The next batch deletes old.
 	open, parked, closed, old Subject
-	// waits is a request in the inbox. The next batch defers put.
+	// waits is a request in the inbox. put is a request that is not in the inbox; the next batch
+	// defers it.
 	waits, put store.InboxRow
 	fresh      Subject
-	// The next batch changes counter, takes one of the two calls that wait for it, removes gone and
-	// inserts another entity.
+	// The next batch changes the entity counter and takes one of the two calls in its mailbox. It
+	// removes the entity gone and inserts the entity another.
 	counter, gone, another Counter
 }
 
@@ -146,7 +147,7 @@ func testEveryTable(x *suite) {
 	}, all.Owners)
 }
 
-// sortHistories sorts by run, which is the order in which fixtures create them.
+// sortHistories sorts histories by run, which is the order in which fixtures create runs.
 func sortHistories(hs []History) []History {
 	slices.SortFunc(hs, func(a, b History) int { return a.Run.Run.Compare(b.Run.Run) })
 	return hs
@@ -284,7 +285,7 @@ func testRefusedLayers(x *suite) {
 	before := x.Contents()
 	for range 2 {
 		b := layers()
-		b.Free = []model.ShardID{1, 4} // refuses the batch: shard 4 is not its own
+		b.Free = []model.ShardID{1, 4} // the store refuses the batch: the node does not own shard 4
 		c.lane.Refuse(b, store.Refused)
 		if d := Diff(before, x.Contents()); d != "" {
 			x.Fatalf("something was applied (-before +after):\n%s", d)
@@ -327,7 +328,8 @@ func testTableOrder(x *suite) {
 	})
 
 	x.Want("timers after all were stopped", []store.Timer(nil), x.Contents().Timers)
-	// When a parked run is closed and its successor starts, its mark is removed.
+	// When a parked run is closed and its successor starts, the store removes the mark of the
+	// parked run.
 	next := x.SubjectOf(p.Start.Address)
 
 	l.Write(func(b *store.Batch) {

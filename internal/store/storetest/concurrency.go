@@ -268,7 +268,7 @@ func testInboxRace(x *suite) {
 		wg.Go(func() {
 			for j := range each {
 				r := s.Request(x.RunID(), fmt.Sprint(i, "/", j))
-				for said := 0; said < 2; { // put it twice, as after a lost answer
+				for said := 0; said < 2; { // put the request twice, as after a lost answer
 					err := x.Store.PutInbox(x.Context(), []store.InboxRow{r})
 					switch {
 					case err == nil:

@@ -25,7 +25,7 @@ type Scope struct {
 	Requests []store.RequestKey
 }
 
-// Note adds everything that a batch names.
+// Note adds all runs, requests and tenants that a batch names.
 func (s *Scope) Note(b *store.Batch) {
 	tenant := func(name string) {
 		if !slices.Contains(s.Tenants, name) {
@@ -177,7 +177,7 @@ type reader struct {
 // page is small, so that reading the contents is also a test of paging.
 const page = 7
 
-// call makes a call unless an earlier one failed. Pages that do not end are an error too, so that a
+// call calls f unless an earlier call has failed. Pages that do not end are an error too, so that a
 // broken store does not hang its test.
 func call[T any](r *reader, f func() (T, error)) (out T) {
 	const most = 100_000
@@ -296,8 +296,8 @@ func (r *reader) entities(tenant string) (out []model.Entity) {
 	}
 }
 
-// mailbox reads the mailboxes of all entities. It reads the first items together with the entity,
-// and then the others.
+// mailbox reads the mailboxes of all entities. It reads the first items of a mailbox together with
+// the entity, and then the other items.
 func (r *reader) mailbox() (out []store.MailboxRow) {
 	var after store.EntityKey
 	for {
@@ -344,9 +344,9 @@ func (f *Fixture) Contents() Contents {
 	return c
 }
 
-// Diff compares written values with read values, and returns the difference; empty when there is
-// none. It treats nil and empty as equal. It ignores the parts of an event that the stored form of
-// a message does not have.
+// Diff compares written values with read values. It returns the difference, or "" if there is none.
+// It treats nil and empty as equal. It ignores the parts of an event that the stored form of a
+// message does not have.
 func Diff(want, got any) string {
 	if reflect.DeepEqual(want, got) {
 		return "" // the usual case; this check is a hundred times faster
@@ -354,8 +354,8 @@ func Diff(want, got any) string {
 	return gocmp.Diff(want, got, cmpopts.EquateEmpty(), gocmp.FilterPath(inWith, gocmp.Ignore()))
 }
 
-// inWith selects position, time and kind of the events in Message.With, which core sets when they
-// become events of a run.
+// inWith selects position, time and kind of the events in Message.With. Package core sets these
+// fields when the events become events of a run.
 func inWith(p gocmp.Path) bool {
 	const tail = 3 // .With, [i], .Kind
 	if len(p) < tail {
@@ -368,7 +368,7 @@ func inWith(p gocmp.Path) bool {
 	return false
 }
 
-// Want reports an error, without ending the test, when the read value differs from the written one.
+// Want reports an error, without ending the test, if the read value differs from the written value.
 func (f *Fixture) Want(what string, want, got any) {
 	f.Helper()
 	if d := Diff(want, got); d != "" {

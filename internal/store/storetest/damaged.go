@@ -59,7 +59,7 @@ func testDamagedMessage(x *suite) {
 	got[1].Damaged, got[1].Message, rows[1].Damaged = nil, model.Message{}, nil
 	x.Want("all", rows, got)
 
-	// The commit that moves the cursor past the message stores it as a dead letter.
+	// The commit that moves the cursor past the message also stores the message as a dead letter.
 	dead := store.InboxRow{Shard: 3, ID: x.RunID(), Message: model.SetAside(model.Address{}, &model.Damaged{Raw: []byte{0xff}, Why: "no message"}), NotBefore: model.MaxTime}
 	l.Write(func(b *store.Batch) {
 		b.Cursors = []store.CursorRow{{To: 3, From: 1, Prev: 0, Next: 2}}
@@ -102,7 +102,8 @@ func testNewerMessage(x *suite) {
 	}
 	x.wantDamaged("the message", got[0].Damaged, body, true, "250")
 
-	// The row moves to the inbox unchanged. There it can be deferred any number of times.
+	// The damaged message moves to the inbox unchanged. There the engine can defer it any number of
+	// times.
 	row := store.InboxRow{Shard: 3, ID: x.RunID(), Message: got[0].Message, Damaged: got[0].Damaged, NotBefore: Noon}
 	for range 2 {
 		l.Write(func(b *store.Batch) { b.Deferred = []store.InboxRow{row} })

@@ -61,7 +61,7 @@ func (s Subject) Dead(task, kind, message string, at model.Time) store.DeadRow {
 	}}
 }
 
-// Requeue returns the mark that requeues a dead task, and the row after it.
+// Requeue returns the mark that requeues a dead task, and the row as it is after the mark.
 func Requeue(r store.DeadRow, at model.Time) (store.DeadMark, store.DeadRow) {
 	m := store.DeadMark{DeadKey: r.DeadKey, Prev: r.Requeued, Next: r.Requeued + 1, Body: r.Body}
 	m.Body.Requeued = model.Requeue{At: at, Address: r.Body.Address, Run: r.Run}
@@ -361,7 +361,7 @@ func testDeadGroups(x *suite) {
 	x.Want("of a fingerprint", []store.DeadGroup{groups[0], groups[2]}, group(store.DeadQuery{Fingerprint: slow}, 10))
 	x.Want("of a tenant without any", []store.DeadGroup(nil), group(store.DeadQuery{Tenant: "nobody"}, 10))
 
-	// Whichever tasks are selected, the message belongs to one of them.
+	// The message of a group belongs to one of the tasks that the query selects.
 	no := false
 	want := groups[0]
 	want.Count, want.Last, want.Message = 6, Noon+5, "timeout after 35 ms talking to 10.0.0.5"

@@ -32,7 +32,7 @@ var entityTests = []test{
 	{name: "entities and mailboxes survive", run: testEntityDurable, needs: durable},
 }
 
-// Counter is an entity that a test writes about. Its methods build rows.
+// Counter is an entity of a test. Its methods build rows of the entity.
 type Counter struct{ store.EntityKey }
 
 // Counter returns a new entity of the default tenant. Entities that are created later have greater
@@ -55,14 +55,15 @@ func (f *Fixture) CounterIn(s model.ShardID) Counter {
 	}
 }
 
-// Set returns the row of a version, which replaces the version before.
+// Set returns the row of the entity with a version. The row replaces the row with the previous
+// version.
 func (c Counter) Set(version int64, value string) store.EntityRow {
 	return store.EntityRow{Shard: c.Shard, Prev: version - 1, Entity: model.Entity{
 		Address: c.Address, Version: version, Changed: Noon + model.Time(version), State: Text(value), Exists: true, Created: Noon + 1,
 	}}
 }
 
-// Lock returns the row of a version that a section has locked.
+// Lock returns the row of the entity with a version, locked by a section.
 func (c Counter) Lock(version int64, section string) store.EntityRow {
 	row := c.Set(version, "locked by "+section)
 	row.Entity.Holder = model.Link{Address: model.Address{Tenant: c.Address.Tenant, Type: "order", Key: "holder"}, Run: model.RunID{1}, ID: section}
@@ -190,7 +191,7 @@ func testEntityGuards(x *suite) {
 	}
 
 	l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{c.Remove(2), other.Lock(2, "s")} })
-	// the versions start again at 1
+	// After the removal, versions start again at 1.
 	l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{c.Set(1, "again")} })
 	again, locked := c.Set(1, "again").Entity, other.Lock(2, "s").Entity
 	x.wantEntity("the one that started again", c, &again)
@@ -410,8 +411,8 @@ func testEntityRefused(x *suite) {
 	x.Want("locked ones", []model.Address{a.Address}, x.addresses(store.EntityQuery{Tenant: model.DefaultTenant, Locked: true}))
 }
 
-// some writes entities of the types and keys, and locks every other one. It returns their addresses
-// in order.
+// some writes an entity for each of the types and keys, and locks every second entity. It returns
+// the addresses of all entities and of the locked entities, in order.
 func (x *suite) some(l *Lane, tenant string, types, keys []string) (all, locked []model.Address) {
 	x.Helper()
 	b := l.Batch()
@@ -475,7 +476,7 @@ func testEntityQueries(x *suite) {
 		}
 	}
 
-	// An unlocked entity is not in the list of locked ones.
+	// An entity that is no longer locked is not in the list of locked entities.
 	free := x.CounterOf(locked[0])
 	l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{free.Set(2, "free")} })
 	x.Want("locked, later", locked[1:], x.addresses(store.EntityQuery{Tenant: "t", Locked: true}))
@@ -506,8 +507,8 @@ func testEntityPages(x *suite) {
 			}
 			q.After = got[len(got)-1]
 
-			// A listed row changes, and other rows are inserted and removed in front of it. The
-			// rows behind it stay in place.
+			// The last listed row changes, and other rows are inserted and removed before it. The
+			// rows after it keep their places in the list.
 			changed, brief := x.CounterOf(q.After), x.CounterOf(model.Address{Tenant: "t", Type: "entity:a", Key: "a"})
 			version := x.entity(changed, 1, 1).Entity.Version
 			l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{changed.Lock(version+1, "s"), brief.Set(1, "1")} })

@@ -200,8 +200,8 @@ func testEventBytes(x *suite) {
 			if len(p) == 0 {
 				break
 			}
-			// The bound is approximate: a page may have one event more than fits, but it must not
-			// ignore the bound.
+			// The bound is approximate: a page may have one event more than the bound allows, but
+			// not more.
 			if len(p) > most/size+1 {
 				x.Fatalf("%d events of %d bytes in a page of %d bytes", len(p), size, most)
 			}
@@ -368,7 +368,8 @@ func testLoadRuns(x *suite) {
 	x.Want("more", true, short[0].More)
 	x.Want("the others", whole[1:], short[1:])
 
-	// The bound of bytes applies to all runs together, and each page continues behind the last one.
+	// The bound of bytes applies to all runs together, and each page continues after the previous
+	// page.
 	pages := 0
 	for left := keys; len(left) > 0; pages++ {
 		page := load(left, 100, 1)

@@ -165,8 +165,8 @@ func testRefence(x *suite) {
 		x.Fatalf("refence: epoch %d, landed %d, %v; want a later epoch than %d and batch 2", epoch, landed, err, was.Epoch)
 	}
 
-	// The store refuses every batch of the old epoch: the one that would have been next, and all
-	// others.
+	// The store refuses every batch of the old epoch: the batch that would have been next, and
+	// batches with any other number.
 	for number := range int64(5) {
 		b := l.Batch()
 		b.Number, b.Events = number, []store.EventRow{a.Event(number + 2)}

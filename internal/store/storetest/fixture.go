@@ -17,7 +17,8 @@ import (
 const Noon model.Time = 1_767_355_200_000_000
 
 // Fixture builds rows for a store and writes them. Ids increase in the order of their creation and
-// are unique in the fixture. It remembers what it has written, so that Contents can read all of it.
+// are unique in the fixture. The fixture remembers what it has written, so that Contents can read
+// all of it.
 type Fixture struct {
 	testing.TB
 	Store store.Store

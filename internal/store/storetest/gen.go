@@ -9,14 +9,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Bytes of the longest texts that an adapter must accept in columns. These columns may be part of
-// an index.
+// These are the maximum lengths, in bytes, of texts that an adapter must accept in columns. These
+// columns may be part of an index.
 const (
 	MaxName = 256  // tenants, workflows, request ids
 	MaxKey  = 1024 // keys and the ids of timers
 )
 
-// Times generates points in time that a row may have, including the zero time and the last one.
+// Times generates points in time that a row may have, including the zero time and the last possible
+// time.
 func Times() *rapid.Generator[model.Time] {
 	return rapid.OneOf(
 		rapid.Just(model.Time(0)), rapid.Just(model.MaxTime), rapid.Just(model.Time(1)),
@@ -33,8 +34,8 @@ func Texts() *rapid.Generator[string] {
 	)
 }
 
-// Names generates texts with their own column: no NUL, valid UTF-8, at most most bytes, unusual
-// characters.
+// Names generates texts that have a column of their own. They have unusual characters, but no NUL,
+// they are valid UTF-8, and their length in bytes is at most the parameter most.
 func Names(most int) *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.SampledFrom([]string{
@@ -58,7 +59,7 @@ func Payloads() *rapid.Generator[model.Payload] {
 	})
 }
 
-// Labels generates labels that a run may have: unusual values, few and many.
+// Labels generates the labels of a run: few or many labels, with unusual values.
 func Labels() *rapid.Generator[[]model.Label] {
 	values := rapid.OneOf(rapid.SampledFrom([]string{"eu", "us"}), Names(model.MaxLabelValue))
 	return rapid.Map(rapid.MapOfN(rapid.StringMatching(`[A-Za-z0-9_.-]{1,64}`), values, -1, 4), model.Labels)
@@ -187,8 +188,8 @@ func records() *rapid.Generator[[]model.OperationRecord] {
 	})
 }
 
-// Starts generates starts with every field set or not, except for Address, Run and At, which name a
-// run.
+// Starts generates starts with every field set or not, except for Address, Run and At, which
+// identify a run.
 func Starts() *rapid.Generator[model.Start] {
 	return rapid.Custom(func(t *rapid.T) model.Start {
 		return model.Start{

@@ -155,7 +155,7 @@ func testPutAgain(x *suite) {
 	x.put(a, b)
 	x.Want("inbox", []store.InboxRow{a, b}, x.inbox(Noon, s.Shard))
 
-	// To put a deferred request again does not change its time either.
+	// Putting a deferred request again does not change its time either.
 	l := x.Join(1).Lanes[0]
 	later := a
 	later.NotBefore = Noon + 100
@@ -213,8 +213,8 @@ func testRefusedAgain(x *suite) {
 	second.At, second.Body = Noon+1, []byte("another answer")
 	x.put(a)
 	l.Write(func(w *store.Batch) { w.Inbox, w.Requests = []store.InboxKey{Consume(a)}, []store.Reply{first} })
-	// The sender has put it twice. The second copy lands after the refusal, and must not take
-	// effect.
+	// The sender has put the request twice. The second copy lands after the refusal, and must not
+	// take effect.
 	x.put(a)
 	x.Want("inbox after a late copy of a refused request", []store.InboxRow(nil), x.inbox(Noon, s.Shard))
 	l.Write(func(w *store.Batch) { w.Requests = []store.Reply{second} })

@@ -116,7 +116,7 @@ func testLabelChanges(x *suite) {
 	row := try(x.Store.LoadExecution(x.Context(), a.Shard, a.Start.Address, a.Run)).or(x)
 	x.Want("what it was started with", a.Start, row.Start)
 
-	// The last change is in the batch that closes the run. It stays.
+	// The last change is in the batch that closes the run. The closed run keeps it.
 	l.Write(func(w *store.Batch) {
 		w.Closes = []store.CloseRow{a.Close(model.Completed)}
 		w.Labels = []store.LabelRow{a.Label("change", "3")}

@@ -27,7 +27,7 @@ var leaseTests = []test{
 // brief is a lease that expires while the test runs.
 const brief = 40 * time.Millisecond
 
-// member returns a node as the store shows it; ok is false when it does not exist.
+// member returns a node as the store shows it. ok is false if the node does not exist.
 func (x *suite) member(id model.NodeID) (m store.Member, now model.Time, ok bool) {
 	x.Helper()
 	v := try(x.Store.Members(x.Context())).or(x)
@@ -361,7 +361,8 @@ func testSetDrained(x *suite) {
 		}
 	}
 
-	// A node that is gone cannot drain, and leaves no order for a node with the same id.
+	// SetDrained finds no node that is gone. An order for such a node does not apply to a later
+	// node with the same id.
 	if _, err := x.Store.SetDrained(x.Context(), other.ID, true); err != nil {
 		x.Fatalf("drain: %v", err)
 	}
@@ -413,7 +414,7 @@ func testSole(x *suite) {
 	lane := &Lane{f: x.Fixture, Ref: store.LaneRef{Node: sole.ID, Epoch: r.Epoch}}
 	lane.Write(func(*store.Batch) {})
 
-	// The answer may have been lost: the same node registers again.
+	// The same node registers again, as it does if the answer was lost.
 	info.Sole = true
 	again := try(x.Store.Register(x.Context(), info, 1, time.Hour)).or(x)
 	if again.Epoch <= r.Epoch {

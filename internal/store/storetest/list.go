@@ -182,7 +182,8 @@ func testListPages(x *suite) {
 			last := p.Executions[len(p.Executions)-1].Start
 			q.After = store.PageMark{Started: last.At, Run: last.Run}
 
-			// While the test reads pages, newer runs start, and older runs that do not match.
+			// While the test reads pages, new runs start. Half of them are newer than all other
+			// runs. The other half are older, but do not match the query.
 			x.begin(l, "t", "w", fmt.Sprint("k-new-", limit, "-", len(got)), Noon+10_000)
 			x.begin(l, "t", "w", fmt.Sprint("old-", limit, "-", len(got)), Noon)
 		}

@@ -34,8 +34,8 @@ var messageTests = []test{
 	{name: "a view tells of mail", run: testMail},
 }
 
-// mail returns the rows of LoadMessages, sorted by pair. It fails the test when a pair is out of
-// order.
+// mail returns the rows of LoadMessages, sorted by pair. It fails the test if the messages between
+// two shards are out of order.
 func (x *suite) mail(limit int, shards ...model.ShardID) []store.MessageRow {
 	x.Helper()
 	got := try(messagesOf(x.Context(), x.Store, shards, limit)).or(x)
@@ -54,7 +54,7 @@ func (x *suite) mail(limit int, shards ...model.ShardID) []store.MessageRow {
 	return got
 }
 
-// rows returns the messages of a pair with the positions first to last.
+// rows returns the messages of a pair of shards, from position first to position last.
 func rows(to, from model.ShardID, first, last int64) (out []store.MessageRow) {
 	for seq := first; seq <= last; seq++ {
 		out = append(out, Message(to, from, seq))
@@ -227,7 +227,7 @@ func testMessageRoundTrip(x *suite) {
 	rapid.Check(x.t, func(t *rapid.T) {
 		row := store.MessageRow{To: 1, From: 2, Seq: seq + 1, Message: Messages().Draw(t, "message")}
 		request := store.InboxRow{Shard: 3, ID: x.RunID(), Message: Messages().Draw(t, "request"), NotBefore: min(Times().Draw(t, "not before"), model.MaxTime-1)}
-		// in some adapters these are columns
+		// some adapters store the tenant and the type in columns
 		request.Message.To.Tenant, request.Message.To.Type = "tenant", "type"
 		request.Message.To.Key, request.Message.RequestID = "key", fmt.Sprint("request ", seq)
 
@@ -372,7 +372,7 @@ func testSweepBounds(x *suite) {
 
 	// A request that was forgotten may be remembered again.
 	l.Write(func(b *store.Batch) { b.Requests = []store.Reply{s.Reply("0", Noon+9)} })
-	// The other shard still has its rows: a taken position is refused.
+	// The other shard still has its rows, so the store refuses a message at a taken position.
 	b := l.Batch()
 	b.Messages = rows(2, 1, 10, 10)
 	l.Refuse(b, store.Refused)

@@ -18,7 +18,7 @@ type mixer struct {
 	sent, received map[[2]model.ShardID]int64
 }
 
-// seldom returns true now and then. In that case the batch may get a row that is not valid.
+// seldom returns true one time in ten. The caller then adds a row that may not be valid.
 func (m *mixer) seldom() bool { return m.rng.IntN(10) == 0 }
 
 func (m *mixer) add() {
@@ -36,7 +36,8 @@ func (m *mixer) hasTouched(key store.RunKey) bool {
 		slices.ContainsFunc(m.b.Starts, func(r store.StartRow) bool { return r.Replaces == key.Run })
 }
 
-// row returns the row of a run in the oracle; nil when there is none.
+// row returns the row of a run in the oracle, which is the store to compare with. It returns nil if
+// there is no such row.
 func (m *mixer) row(s Subject) *store.Execution {
 	return try(m.stores[1].s.LoadExecution(m.Context(), s.Shard, s.Start.Address, s.Run)).or(m)
 }
@@ -57,7 +58,8 @@ func (m *mixer) start() {
 	case old == nil || m.seldom():
 		m.b.Starts = append(m.b.Starts, s.StartRow())
 	case m.rng.IntN(2) == 0:
-		// The port does not define the result for a run that the same batch changes.
+		// The port does not define which row Commit returns for an existing run that the same batch
+		// changes.
 		if !m.hasTouched(store.RunKey{Shard: s.Shard, Run: old.Start.Run}) {
 			m.b.Starts = append(m.b.Starts, s.StartIfAbsent())
 		}
@@ -73,7 +75,8 @@ func (m *mixer) start() {
 	}
 }
 
-// change picks a run whose row may change; ok is false when the batch writes it already.
+// change picks a run whose row may change. ok is false if the batch already writes the row of that
+// run.
 func (m *mixer) change() (s Subject, ok bool) {
 	for range 20 {
 		s = m.run()

@@ -79,7 +79,7 @@ type one struct {
 	labels []model.Label
 }
 
-// naive evaluates a query in the simplest way.
+// naive reports whether a query selects the run. It checks the conditions one by one.
 func (o *one) naive(q *store.Query) bool {
 	s, end := &o.row.Start, &o.row.Outcome
 	holds := func(given bool, is bool) bool { return !given || is }
@@ -309,9 +309,9 @@ func (x *suite) wantTally(t *rapid.T, q store.Query, all []*one) {
 	}
 }
 
-// ReasonsOf returns runs with marks of all kinds, and how many runs each reason must find. It is
-// for adapters that find runs by reason only since a later version of their schema. The test of
-// such an adapter writes these runs, undoes that version of the schema, and opens the store again.
+// ReasonsOf returns runs with marks of all kinds, and how many runs a query for each reason must
+// find. It is for adapters whose first versions could not find runs by reason. The test of such an
+// adapter writes these runs, undoes that version of the schema, and opens the store again.
 func ReasonsOf(f *Fixture) (marks []store.MarkRow, starts []store.StartRow, want map[model.ReasonCode]int64) {
 	many := make([]model.Reason, 30)
 	for i := range many {
@@ -338,7 +338,7 @@ func ReasonsOf(f *Fixture) (marks []store.MarkRow, starts []store.StartRow, want
 	return marks, starts, want
 }
 
-// WantReasons counts runs by their reason.
+// WantReasons checks, for each reason, how many runs a query for that reason finds.
 func (f *Fixture) WantReasons(want map[model.ReasonCode]int64) {
 	f.Helper()
 	for code, n := range want {

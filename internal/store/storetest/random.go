@@ -19,7 +19,8 @@ var randomTests = []test{
 }
 
 // duel makes the same random calls on two stores, and compares their answers and their contents.
-// Most rows are valid. The second store decides which rows are not.
+// Most rows are valid. Whether a row is valid is up to the second store: the store under test must
+// accept and refuse the same rows.
 type duel struct {
 	*suite
 	rng *rand.Rand
@@ -99,7 +100,8 @@ func testRandom(x *suite, seed uint64) {
 	}
 }
 
-// both makes a call on both stores and compares the errors, and the answers when there is no error.
+// both makes a call on both stores and compares the errors. If there is no error, it also compares
+// the answers.
 func both[T any](d *duel, what string, call func(ctx context.Context, c *contender) (T, error)) (T, error) {
 	d.Helper()
 	got, err := call(d.Context(), d.stores[0])
@@ -144,7 +146,7 @@ func (d *duel) join() {
 	}
 }
 
-// replace removes a node, in a random way, and adds a new one. The old node continues to send
+// replace removes a node, in a random way, and adds a new node. The old node continues to send
 // batches, as a zombie.
 func (d *duel) replace() {
 	id := d.nodes[len(d.nodes)-1-d.rng.IntN(2)]

@@ -53,7 +53,7 @@ func testRemoves(x *suite) {
 	if len(heads) != 1 || heads[0].Run != other.Run {
 		x.Errorf("runnable: %+v", heads)
 	}
-	// the key is free again
+	// The key of the removed run is free again.
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{x.SubjectOf(open.Start.Address).StartRow()} })
 }
 
@@ -80,7 +80,7 @@ func testEntityRemoves(x *suite) {
 	before := x.Contents()
 	refused := l.Batch()
 	remove(refused)
-	refused.Taken = []store.MailboxKey{gone.Take(1)} // the batch has removed it before
+	refused.Taken = []store.MailboxKey{gone.Take(1)} // the batch has already removed this item
 	l.Refuse(refused, store.Refused)
 	x.Want("contents after a refusal", before, x.Contents())
 
@@ -88,7 +88,7 @@ func testEntityRemoves(x *suite) {
 	x.Want("raw rows that are left", 0, len(raw(gone)))
 	x.wantEntity("the removed entity", gone, nil)
 	x.Want("raw rows of the other", []string{"entities", "mailbox"}, raw(other))
-	l.Write(func(b *store.Batch) { // both start again
+	l.Write(func(b *store.Batch) { // the entity and its mailbox start again
 		b.Entities, b.Mailbox = []store.EntityRow{gone.Set(1, "again")}, []store.MailboxRow{gone.Mail(1)}
 	})
 }

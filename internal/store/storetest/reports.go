@@ -58,7 +58,7 @@ func (x *suite) loadReport(tenant string, id model.ReportID) *store.ReportRow {
 	return got
 }
 
-// readable replaces a nil head or body of a report by an empty one, because a store may return
+// readable replaces a nil head or body of a report by an empty slice, because a store may return
 // either.
 func readable(r store.ReportRow) store.ReportRow {
 	r.Head, r.Body = append([]byte{}, r.Head...), append([]byte{}, r.Body...)
@@ -91,9 +91,9 @@ func testReports(x *suite) {
 	x.Want("one that does not exist", (*store.ReportRow)(nil), x.loadReport("a", model.ReportID(x.RunID())))
 }
 
-// A repeated request changes nothing and returns the report that it has added, even if it has
-// bounds that would remove reports. A request with the same id in another tenant is another
-// request.
+// A repeated request changes nothing and returns the report that the first request has added, even
+// if the repeated request has bounds that would remove reports. A request with the same id in
+// another tenant is another request.
 func testReportRequest(x *suite) {
 	first, again, other := x.reportRow("a", "first", "body"), x.reportRow("a", "again", "other"), x.reportRow("b", "b", "b")
 	again.Request, other.Request = first.Request, first.Request
@@ -148,9 +148,9 @@ func testReportBytes(x *suite) {
 	x.Want("the body of one that went", (*store.ReportRow)(nil), x.loadReport("a", first.ID))
 }
 
-// Many callers add reports at the same time. Every report is complete. The next call removes the
-// reports that they have left beyond the bounds. If two callers send the same request at the same
-// time, the tenant gets one report.
+// Many callers add reports at the same time. Every report is complete. Together the callers may
+// leave more reports than the bounds allow. The next call removes these reports. If two callers
+// send the same request at the same time, the tenant gets one report.
 func testReportsTogether(x *suite) {
 	keep := store.ReportBounds{Rows: 4, Bytes: 1 << 20}
 	rows := make([]store.ReportRow, 16)

@@ -24,7 +24,8 @@ var retentionTests = []test{
 
 const day = model.Time(86_400_000_000)
 
-// expiredRuns returns the result of one call from the beginning.
+// expiredRuns returns the result of one call of LoadExpired that starts at the beginning of the
+// walk.
 func (x *suite) expiredRuns(closed, now model.Time, limit int, shards ...model.ShardID) store.Expired {
 	x.Helper()
 	return try(x.Store.LoadExpired(x.Context(), store.ExpiredRequest{Shards: shards, ClosedBefore: closed, Now: now, Limit: limit})).or(x)
@@ -189,7 +190,7 @@ func testExpiredIDs(x *suite) {
 		}
 	}
 
-	for _, closed := range []model.Time{0, 1} { // runs that are kept forever are not looked at
+	for _, closed := range []model.Time{0, 1} { // no run is that old
 		if p := x.expiredRuns(closed, Noon, 10, 1); p.Walked != 0 {
 			x.Errorf("runs of before %d: %+v", closed, p)
 		}
@@ -347,7 +348,7 @@ func testExpiredDeleted(x *suite) {
 		all = append(all, s)
 	}
 
-	for len(all) > 0 { // start from the beginning each time: removed runs do not slow it down
+	for len(all) > 0 { // start from the beginning each time: removed runs do not slow the walk down
 		page := x.expiredRuns(model.MaxTime, model.MaxTime, 2, 1)
 		here := all[:min(2, len(all))]
 		x.Want("page", headsOf(here...), page.Runs)

@@ -8,7 +8,7 @@ import (
 // Text returns a text payload.
 func Text(s string) model.Payload { return model.Payload{Data: []byte(s), Encoding: "text"} }
 
-// Subject is a run that a test writes about. Its methods build rows.
+// Subject is a run of a test. Its methods build rows of the run.
 type Subject struct {
 	store.RunKey
 	Start model.Start
@@ -18,32 +18,32 @@ type Subject struct {
 // batch.
 func (s Subject) StartRow() store.StartRow { return store.StartRow{Shard: s.Shard, Start: s.Start} }
 
-// StartIfAbsent starts the run unless the address is taken.
+// StartIfAbsent returns the row that starts the run unless the address is taken.
 func (s Subject) StartIfAbsent() store.StartRow {
 	return store.StartRow{Shard: s.Shard, Start: s.Start, IfAbsent: true}
 }
 
-// Replace starts the run in place of another run of the same address.
+// Replace returns the row that starts the run in place of another run of the same address.
 func (s Subject) Replace(old model.RunID) store.StartRow {
 	return store.StartRow{Shard: s.Shard, Start: s.Start, Replaces: old}
 }
 
-// Close ends the run with a status.
+// Close returns the row that ends the run with a status.
 func (s Subject) Close(status model.Status) store.CloseRow {
 	return store.CloseRow{RunKey: s.RunKey, Outcome: s.Outcome(status)}
 }
 
-// Outcome returns the outcome of Close.
+// Outcome returns the outcome in the row that Close returns.
 func (s Subject) Outcome(status model.Status) model.Outcome {
 	return model.Outcome{Status: status, Output: Text("output of " + s.Start.Address.Key), At: s.Start.At + 1000, Seen: 3}
 }
 
-// Park marks the run as parked for a signal.
+// Park returns the row that marks the run as parked for a signal.
 func (s Subject) Park() store.MarkRow {
 	return store.MarkRow{RunKey: s.RunKey, Parked: true, Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}}}
 }
 
-// Unpark marks the run as neither parked nor blocked.
+// Unpark returns the row that marks the run as neither parked nor blocked.
 func (s Subject) Unpark() store.MarkRow { return store.MarkRow{RunKey: s.RunKey} }
 
 // Event returns a signal at a position of the run.
@@ -58,10 +58,10 @@ func (s Subject) Timer(id string, due model.Time) store.Timer {
 	return store.Timer{Shard: s.Shard, Run: s.Run, ID: id, Due: due, Address: s.Start.Address}
 }
 
-// Stop deletes a timer of the run.
+// Stop returns the key that deletes a timer of the run.
 func (s Subject) Stop(id string) store.TimerKey { return store.TimerKey{RunKey: s.RunKey, ID: id} }
 
-// StopAll deletes the timers of the run.
+// StopAll returns the key that deletes all timers of the run.
 func (s Subject) StopAll() store.RunKey { return s.RunKey }
 
 // Execution returns the row of the run while it is open and current.
@@ -69,7 +69,8 @@ func (s Subject) Execution() store.Execution {
 	return store.Execution{Shard: s.Shard, Start: s.Start, Outcome: model.Outcome{Status: model.Running}, Current: true}
 }
 
-// ClosedRow returns the row of the run after Close; current unless another run replaced it.
+// ClosedRow returns the row of the run after Close. The parameter current is false if another run
+// has replaced the run.
 func (s Subject) ClosedRow(status model.Status, current bool) store.Execution {
 	return store.Execution{Shard: s.Shard, Start: s.Start, Outcome: s.Outcome(status), Current: current}
 }
@@ -105,5 +106,5 @@ func (s Subject) RequestKey(request string) store.RequestKey {
 	return store.RequestKey{Shard: s.Shard, Address: s.Start.Address, ID: request}
 }
 
-// Consume deletes a request from the inbox.
+// Consume returns the key that deletes a request from the inbox.
 func Consume(r store.InboxRow) store.InboxKey { return store.InboxKey{Shard: r.Shard, ID: r.ID} }

@@ -80,7 +80,7 @@ func testRunnablePages(x *suite) {
 		x.Want("pages", want, got)
 	}
 
-	// The mark is a position and not a row. The run at the mark may have been parked or closed
+	// The mark is a position, so it also works if the run at the mark has been parked or closed
 	// since.
 	mark := want[10].RunKey
 	l.Write(func(b *store.Batch) {
@@ -90,7 +90,7 @@ func testRunnablePages(x *suite) {
 
 	got := try(x.Store.LoadRunnable(x.Context(), shards, mark, 5)).or(x)
 	x.Want("behind a mark that is gone", want[12:17], got)
-	// If the mark is in a shard that the request does not name, the page has everything behind the
+	// If the mark is in a shard that the request does not name, the page has all runs after the
 	// mark in the order of (shard, run).
 	between := store.RunKey{Shard: 4}
 	got = try(x.Store.LoadRunnable(x.Context(), shards, between, 1000)).or(x)

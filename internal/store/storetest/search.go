@@ -15,7 +15,8 @@ var searchTests = []test{
 	{name: "a search that is not to go on ends", run: testSearchEnds},
 }
 
-// marks returns all texts that a search for their common prefix finds.
+// marks searches the store for the common prefix of the texts that the test has stored, and returns
+// all texts that the search finds.
 func (x *suite) marks() map[string]bool {
 	x.Helper()
 	found := map[string]bool{}

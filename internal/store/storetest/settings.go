@@ -222,8 +222,8 @@ func testSettingRace(x *suite) {
 	}
 }
 
-// testSettingOrder follows the changes while other callers make them. The follower must end with
-// the stored state.
+// testSettingOrder loads changes of settings while other callers make them. At the end, the loaded
+// changes must add up to the stored state.
 func testSettingOrder(x *suite) {
 	const people, changes = 4, 15
 	var writers sync.WaitGroup

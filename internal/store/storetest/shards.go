@@ -101,7 +101,7 @@ func testTravel(x *suite) {
 		x.Want("state", w, x.state(w.Shard))
 	}
 
-	// To acquire all shards in one call is the same as to acquire them one by one.
+	// Acquiring all shards in one call has the same result as acquiring them one by one.
 	other := x.Join(1)
 	got := other.Acquire(1, 2, 9, 5)
 	slices.SortFunc(got, func(a, b store.AcquiredShard) int { return int(a.Shard) - int(b.Shard) })

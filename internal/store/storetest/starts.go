@@ -15,13 +15,13 @@ var startTests = []test{
 	{name: "starts and outcomes come back as they were", run: testStartRoundTrip},
 }
 
-// current returns the current run of an address; nil when there is none.
+// current returns the current run of an address, or nil if there is none.
 func (x *suite) current(s Subject) *store.Execution {
 	x.Helper()
 	return try(x.Store.LoadExecution(x.Context(), s.Shard, s.Start.Address, model.RunID{})).or(x)
 }
 
-// row returns the row of a run; nil when there is none.
+// row returns the row of a run, or nil if there is none.
 func (x *suite) row(s Subject) *store.Execution {
 	x.Helper()
 	return try(x.Store.LoadExecution(x.Context(), s.Shard, s.Start.Address, s.Run)).or(x)
@@ -85,7 +85,7 @@ func testContinue(x *suite) {
 		next := x.SubjectOf(first.Start.Address)
 		next.Start.First, next.Start.Previous = first.Run, old.Run
 		next.Start.Carried = []model.Event{{Seq: 1, At: 9, Kind: model.EventSignalReceived, Name: "kept", Input: Text("signal")}}
-		// Another run can replace the open run only if the same batch closes it.
+		// Another run can replace the open run only if the same batch closes the open run.
 		b := l.Batch()
 		b.Starts = []store.StartRow{next.StartRow()}
 		b.Closes = []store.CloseRow{old.Close(model.Continued)}

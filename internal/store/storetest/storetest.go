@@ -8,15 +8,15 @@
 //		storetest.RunWith(t, storetest.Options{Open: open, Reopen: reopen})
 //	}
 //
-// Every subtest opens its own store and runs in parallel with the others, so opening should be
-// cheap. The suite uses only the port. It waits for leases to expire by watching the store's own
-// clock; it never sleeps for a fixed time.
+// Every subtest opens its own store and runs in parallel with the other subtests, so opening a
+// store should be cheap. The suite uses only the port. To wait until a lease has expired, it
+// watches the clock of the store. It never sleeps for a fixed time.
 //
 // The suite also tests these points, which the documentation of the port leaves open:
 //
 //   - A close clears Parked, Waits and Blocked, because they describe open runs.
-//   - Register with the id of a registered node replaces it with a new epoch, so that a node may
-//     repeat the call when its answer was lost.
+//   - Register with the id of a registered node replaces that registration and gives the node a new
+//     epoch. So a node may repeat the call when the answer was lost.
 //   - Unregister of a node that is gone frees no shards. It returns nil or an error of class
 //     Fenced.
 //   - A request is remembered under (shard, Message.To, Message.RequestID). Seen and PutInbox use
@@ -38,10 +38,11 @@ import (
 
 // Options describes an adapter to the suite.
 type Options struct {
-	// Open opens a new, empty store with at least 16 shards. The suite closes it; closing it again
-	// must be harmless.
+	// Open opens a new, empty store with at least 16 shards. The suite closes the store. Closing it
+	// again must be harmless.
 	Open func(t *testing.T) store.Store
-	// Reopen closes a store and opens its data again. It is nil if the adapter keeps no data.
+	// Reopen closes a store and opens its data again. It is nil if the adapter keeps no data after
+	// Close.
 	Reopen func(t *testing.T, s store.Store) store.Store
 	// Second opens another handle on the data of an open store, as another process would. It is nil
 	// if only one process can open the store.

@@ -10,7 +10,7 @@ import (
 )
 
 // TestGeneratedValuesSurviveTheStoredForm checks that the stored form can hold every value that the
-// suite writes. If it fails, the mistake is in the codec and not in an adapter.
+// suite writes. If this test fails, the mistake is in the codec and not in an adapter.
 func TestGeneratedValuesSurviveTheStoredForm(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,8 +16,8 @@ var textTests = []test{
 	{name: "node infos come back as they were", run: testNodeInfo},
 }
 
-// checkNamed writes rows with an address and a text to every table that has a column for it, and
-// reads them back.
+// checkNamed writes rows to every table that has a column for an address, an id or a request id,
+// and reads the rows back.
 //
 //arch:parameters one line per check reads best in the tests
 func (x *suite) checkNamed(l *Lane, s Subject, id, request string, fail func(format string, args ...any)) {

@@ -67,7 +67,7 @@ func testTimerPages(x *suite) {
 
 	one := slices.DeleteFunc(slices.Clone(want), func(t store.Timer) bool { return t.Shard != 6 })
 	x.Want("one shard", one, x.timers(model.MaxTime, 6))
-	// A page continues behind its mark although that timer has been stopped since.
+	// A page continues after the mark, although the timer at the mark has been stopped since.
 	l.Write(func(b *store.Batch) {
 		b.StopTimers = []store.TimerKey{{RunKey: store.RunKey{Shard: want[9].Shard, Run: want[9].Run}, ID: want[9].ID}}
 	})

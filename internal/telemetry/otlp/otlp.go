@@ -29,7 +29,8 @@ import (
 
 // Config says what to export and where.
 type Config struct {
-	// Endpoint is the URL of the collector; empty for the URL in the environment.
+	// Endpoint is the URL of the collector. If it is empty, the exporter uses the URL in the
+	// environment.
 	Endpoint string
 	// Version is the version of the program.
 	Version string
@@ -55,7 +56,7 @@ func Wanted(endpoint string) bool {
 }
 
 // Start starts to export. It does not wait for the collector. If the collector cannot be reached,
-// the exporter only logs that.
+// the exporter logs that and continues.
 func Start(ctx context.Context, cfg Config) (*Exporter, error) {
 	if cfg.Endpoint != "" && !strings.HasPrefix(cfg.Endpoint, "http://") && !strings.HasPrefix(cfg.Endpoint, "https://") {
 		return nil, fault.New(fault.Invalid, "%q is not the URL of a collector, such as http://localhost:4318", cfg.Endpoint)
@@ -142,7 +143,8 @@ const (
 	httpProtocol = "http/protobuf"
 )
 
-// choose reads which protocol a signal uses, and whether it is exported at all.
+// choose reads from the environment which protocol a signal (metrics or traces) uses, and whether
+// the signal is exported at all.
 func choose(signal string) (protocol string, wanted bool, err error) {
 	switch name := "OTEL_" + signal + "_EXPORTER"; os.Getenv(name) {
 	case "none":

@@ -65,8 +65,8 @@ func (p *producer) family(f *telemetry.Family, samples []telemetry.Sample, now t
 	return m
 }
 
-// buckets counts the values between each two neighboring bounds. A sample counts all values up to
-// each bound.
+// buckets counts the values between each two neighboring bounds. A sample, in contrast, has the
+// number of all values up to each bound.
 func buckets(bounds []float64, s *telemetry.Sample) []uint64 {
 	counts, before := make([]uint64, len(bounds)+1), uint64(0)
 	for i, b := range bounds {

@@ -1,5 +1,5 @@
-// Package prom gives the metrics of a meter to Prometheus, whenever they are scraped. It is a
-// separate package so that programs that do not use it do not link the client library.
+// Package prom gives the metrics of a meter to Prometheus, whenever Prometheus scrapes them. It is
+// a separate package so that programs that do not use it do not link the client library.
 package prom
 
 import (

@@ -1,7 +1,7 @@
 // Package tracing creates OpenTelemetry spans. It carries their context across processes and
 // restarts, as a W3C traceparent that is stored with the start of a run.
 //
-// A run has no span while it is open. It may be open for a year, in many processes, and a span
+// A run has no span while it is open. A run may be open for a year, in many processes, and a span
 // belongs to one process. The start of a run contains the span of its starter, and that span is the
 // parent of everything that the run does. The run itself becomes a span when it has ended. A nil
 // Tracer creates no spans.
@@ -47,7 +47,7 @@ const (
 // process.
 type Tracer struct{ t trace.Tracer }
 
-// New returns a tracer of a provider; nil without a provider.
+// New returns a tracer that uses a provider, or nil if there is no provider.
 func New(p trace.TracerProvider) *Tracer {
 	if p == nil {
 		return nil
@@ -55,10 +55,10 @@ func New(p trace.TracerProvider) *Tracer {
 	return &Tracer{p.Tracer(scope)}
 }
 
-// Span is a started span; a nil Span does nothing.
+// Span is a started span. The methods of a nil Span do nothing.
 type Span struct{ s trace.Span }
 
-// End ends a span. failure is the kind of failure; empty if there was no failure.
+// End ends a span. failure is the kind of failure, or empty if nothing has failed.
 func (s *Span) End(failure string) {
 	if s == nil {
 		return
@@ -71,7 +71,7 @@ func (s *Span) End(failure string) {
 }
 
 // Send starts the span of a sender, and puts its context into the message. A message that already
-// has a trace was stored before it was sent. Its span continues that trace.
+// has a trace was stored before it was sent. In that case the new span continues that trace.
 func (t *Tracer) Send(ctx context.Context, m *model.Message) (context.Context, *Span) {
 	if t == nil {
 		passOn(ctx, m)
@@ -112,7 +112,8 @@ func passOn(ctx context.Context, m *model.Message) {
 }
 
 // isInternal reports whether an execution belongs to Perdure itself, such as a schedule. Such an
-// execution may never end, so it has no span. Each execution that it starts has its own trace.
+// execution may never end, so it has no span. Each execution that such an execution starts has its
+// own trace.
 func isInternal(a model.Address) bool { return model.IsBuiltIn(a.Type) }
 
 // Run starts the span of a caller that starts an execution and waits for its end.
@@ -127,7 +128,7 @@ func (t *Tracer) Run(ctx context.Context, m *model.Message) (context.Context, *S
 }
 
 // StartTrace creates a trace for an execution whose starter sent none, such as an execution of a
-// schedule. It is the trace of a new span without a parent.
+// schedule. It creates a span without a parent and returns the trace of that span.
 func (t *Tracer) StartTrace(a model.Address) string {
 	if t == nil || isInternal(a) {
 		return ""
@@ -234,7 +235,7 @@ type Attempt struct {
 }
 
 // Activity starts the span of an attempt. Spans that the code starts with the returned context are
-// its children.
+// children of the span of the attempt.
 func (t *Tracer) Activity(ctx context.Context, a *Attempt) (context.Context, *Span) {
 	if t == nil || isInternal(a.Address) {
 		return ctx, nil
@@ -271,7 +272,7 @@ func attributeOf(a model.Address) attribute.KeyValue {
 	return attrWorkflow.String(a.Type)
 }
 
-// nameOf returns the name of an address in the name of a span.
+// nameOf returns the part of the name of a span that names an address.
 func nameOf(a model.Address) string {
 	if kind, ok := strings.CutPrefix(a.Type, model.TaskPrefix); ok {
 		return "task " + kind
@@ -279,7 +280,7 @@ func nameOf(a model.Address) string {
 	return a.Type
 }
 
-// subject returns what a message is about.
+// subject returns the part of the name of a span that says what a message is about.
 func subject(m *model.Message) string {
 	if m.Name != "" {
 		return m.Name
