@@ -201,8 +201,8 @@ var share = []mutant{
 	{
 		name:  "no node counts the claims of a dead node",
 		file:  "internal/engine/flow/boardgate.go",
-		old:   "				k.Hold(now, it, \"\")\n				// this node must still count",
-		new:   "				// this node must still count",
+		old:   "				k.Hold(now, it, \"\")\n				// This node must still count",
+		new:   "				// This node must still count",
 		tests: [][]string{{"./internal/engine/flow", "-run", "TestClaimOfANodeThatIsNoMore$"}},
 	},
 	{

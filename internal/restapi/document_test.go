@@ -226,8 +226,7 @@ func (w *world) tryExample(method, path, body string) (status int, text string) 
 		return got.StatusCode, string(all) // the part that was read is enough for the error
 	}
 	if err := w.contract.check(r, &answer{got.StatusCode, got.Header, string(all)}); err != nil {
-		w.t.Errorf("%s %s: the answer %d differs from the document: %v
-%.600s", method, path, got.StatusCode, err, all)
+		w.t.Errorf("%s %s: the answer %d differs from the document: %v\n%.600s", method, path, got.StatusCode, err, all)
 	}
 	return got.StatusCode, string(all)
 }
