@@ -140,7 +140,9 @@ func (b *Backend) attempt(ctx context.Context, once bool, call func(context.Cont
 		switch now := time.Now(); {
 		case !unreachable(err) || once && sent:
 			return explain(ctx, err)
-		case outage.IsZero() || sent && now.Sub(begin) > lived:
+		case sent && now.Sub(begin) > lived:
+			outage, pause = now, firstPause // a server served the attempt until it broke
+		case outage.IsZero():
 			outage, pause = begin, firstPause
 		case now.Sub(outage) > b.patience:
 			return explain(ctx, err)
