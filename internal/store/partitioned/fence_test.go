@@ -151,7 +151,7 @@ func newScene(t *testing.T, home, member store.Part) *scene {
 
 // A process may die after every step between the home and a member, and a member may be away.
 // Nevertheless two nodes never write to one shard, and no message is lost or consumed twice.
-func TestSteps(t *testing.T) {
+func TestStepsBetweenDatabases(t *testing.T) {
 	t.Parallel()
 	copies := divided([]model.Group{{Name: "eu", Shards: 1}}, "eu")
 	for name, run := range map[string]func(*testing.T, *scene){
