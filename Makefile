@@ -48,7 +48,7 @@ test: ## tests with the race detector; starts its own PostgreSQL (PKG=./internal
 
 .PHONY: test-long
 test-long: ## crash rounds, chaos and other tests that are too slow for every change
-	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/flovyn ./internal/store/partitioned ./internal/store/postgres ./internal/txtest ./internal/bench
+	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/cli ./internal/crashwalk ./internal/e2e ./internal/flovyn ./internal/store/partitioned ./internal/store/postgres ./internal/txtest ./internal/bench
 	go test -tags long -run Long -timeout 60m $(PKG)
 	go test -race -timeout 30m ./examples/... ./internal/corpus ./internal/sim ./internal/store/partitioned ./internal/store/postgres
 	go test -race -timeout 60m -run "$$(awk '!/^#/ { printf "%s%s", n++ ? "|" : "^(", $$2 } END { print ")$$" }' scripts/sequential.txt)" $$(awk '!/^#/ { print "./" $$1 }' scripts/sequential.txt | sort -u)
