@@ -20,8 +20,8 @@ func TestSequentialTests(t *testing.T) {
 	none(t, checkSequential(ours(t), string(list)))
 }
 
-// The fast suite runs the tests in the variable raced only with the race detector. It selects them by
-// name among the packages that run without it, so each must exist in one of these packages only.
+// The fast suite runs the tests in the variable raced only with the race detector. It selects them
+// by name among the packages that run without it, so each must exist in one of these packages only.
 func TestRacedTests(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("../../scripts/test.sh")

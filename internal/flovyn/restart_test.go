@@ -73,6 +73,7 @@ func TestServerEndsBetweenCalls(t *testing.T) {
 	if testing.Short() {
 		stride = 3
 	}
+
 	for store, url := range stores("sqlite") {
 		for how, start := range map[string]func(*testing.T, string) *driver{"closed": newDriver, "killed": newKiller} {
 			for what, walk := range map[string]func(*driver){"workflow": (*driver).run, "task": (*driver).runTask, "client": (*driver).runClient} {

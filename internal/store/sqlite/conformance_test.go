@@ -32,7 +32,8 @@ var emptyFile = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "store.db")
-	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: path}) // the file serves all tests
+	// The context of the first test would end with that test, but the file serves all tests.
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: path})
 	if err != nil {
 		return nil, err
 	}
