@@ -48,9 +48,11 @@ test: ## tests with the race detector; starts its own PostgreSQL (PKG=./internal
 
 .PHONY: test-long
 test-long: ## crash rounds, chaos and other tests that are too slow for every change
-	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/flovyn ./internal/store/postgres ./internal/txtest ./internal/bench
+	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/cli ./internal/crashwalk ./internal/e2e ./internal/flovyn ./internal/store/partitioned ./internal/store/postgres ./internal/txtest ./internal/bench
 	go test -tags long -run Long -timeout 60m $(PKG)
-	go test -race -timeout 30m ./examples/... ./internal/corpus ./internal/sim && go test -race -run EveryFrameBoundary ./internal/remote
+	go test -race -timeout 30m ./examples/... ./internal/corpus ./internal/sim ./internal/store/partitioned ./internal/store/postgres
+	go test -race -timeout 60m -run "$$(awk '!/^#/ { printf "%s%s", n++ ? "|" : "^(", $$2 } END { print ")$$" }' scripts/sequential.txt)" $$(awk '!/^#/ { print "./" $$1 }' scripts/sequential.txt | sort -u)
+	PERDURE_TEST_DIAL=1 go test -race -count 1 -timeout 30m .
 
 .PHONY: clients
 clients: ## compile and test the clients that are generated from the OpenAPI document

@@ -76,20 +76,28 @@ plain='/(api/perdure/v1|examples/.*|internal/(api|apidocs|archtest|authz|cadence
 # Stores whose tests do less in short mode (the sequential groups of the conformance suite, damaged
 # files) run a second time, in full without the detector.
 both='/internal/store/(memory|faultstore|sqlite)$'
-# The tests of other packages that scripts/sequential.txt lists run in full without the detector.
+# The tests of other packages that scripts/sequential.txt lists run without the detector.
 #
 # listed PATTERN: prints a regular expression for the tests whose lines in that file match PATTERN.
+# owners PATTERN: prints their packages.
 listed() { grep -v '^#' scripts/sequential.txt | grep -E "$1" | awk '{ printf "%s%s", n++ ? "|" : "^(", $2 } END { print ")$" }'; }
+owners() { grep -v '^#' scripts/sequential.txt | grep -E "$1" | awk -v m="$module" '{ print $1 == "." ? m : m "/" $1 }' | sort -u; }
 # Tests that start processes, break servers, or measure run without the detector, because it makes
-# them too slow for their time limits. They run in short mode. The concurrent tests of the
-# PostgreSQL store also run with the detector.
+# them too slow for their time limits. They run in short mode.
 heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
+# The tests of the stores in PostgreSQL are divided between the two ways. With the detector run the
+# groups of the conformance suite in which calls overlap (storetest.Overlapping), and the tests that
+# break connections and servers ($raced). Without it run the other groups, and the tests that
+# measure, which skip themselves under the detector. `make test-long` runs all of them in both ways.
+divided='/internal/store/(partitioned|postgres)$'
+raced='^TestConformance$/^(handle|commit|fence|leases|shards|concurrency|durability|shared|random)$|^(TestOtherWritesWhoseAnswerIsLost|TestCommitWhoseAnswerIsLost|TestServerRestart|TestCommitHasTimeForItsBytes|TestStepsBetweenDatabases|TestRolesOfDatabases)$'
 # internal/bench makes measurements, so only `make test-long` runs it.
 long='/internal/bench$'
 
-# The suites of apps run a second time over connections (internal/dialtest): the suite of the root
-# package, and parts of the end-to-end and transaction suites. `make test-dial` runs all of them,
-# and the examples.
+# The suites of apps run a second time over connections (internal/dialtest), without the detector:
+# the suite of the root package, and parts of the end-to-end and transaction suites. `make
+# test-dial` runs all of them, and the examples. `make test-long` runs the suite of the root package
+# over connections with the detector.
 
 # tested NAME FLAGS… -- PACKAGES…: runs `go test`, and keeps the programs in a directory with the
 # name. It prints a line per package, and the failures. `go test` runs without `go vet`, because
@@ -139,7 +147,7 @@ module=$(go list -m)
 slowest="$module/internal/flovyn $module/internal/engine $module $module/internal/store/postgres"
 # shellcheck disable=SC2046,SC2086 # packages are meant to be split
 race() {
-	CGO_ENABLED=1 PERDURE_TEST_DIAL=also tested race -race -short -parallel 4 -skip "$(listed '^[^ ]+ [^ ]+$')" -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' -- $slowest $(packages -vE "$plain|$heavy")
+	CGO_ENABLED=1 tested race -race -short -parallel 4 -skip "$(listed '^[^ ]+ [^ ]+( short)?$')" -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' -- $slowest $(packages -vE "$plain|$heavy")
 }
 # The list is reversed, so that of the two packages with the name perdurevet the shorter one runs in
 # the second round.
@@ -149,7 +157,9 @@ race() {
 # shellcheck disable=SC2046
 whole() {
 	GODEBUG=asyncpreemptoff=1 tested whole -- $(packages -E "$plain|$both" | sort -r) &&
-		PERDURE_TEST_DIAL=also tested listed -run "$(listed .)" -- $(awk -v m="$module" '!/^#/ { print $1 == "." ? m : m "/" $1 }' scripts/sequential.txt | sort -u)
+		tested listed -run "$(listed '^[^ ]+ [^ ]+( also)?$')" -- $(owners '^[^ ]+ [^ ]+( also)?$') &&
+		tested listed -short -parallel 4 -run "$(listed ' short$')" -- $(owners ' short$' | grep -vE "$divided") &&
+		PERDURE_TEST_DIAL=1 tested listed -short -- "$module"
 }
 # Most of these tests wait for leases, servers and processes, so more of them run at the same time.
 # The longest package starts first, so that it does not run alone at the end. In short mode the
@@ -157,7 +167,7 @@ whole() {
 # minute; `make test-long` runs everything.
 # shellcheck disable=SC2046
 proofs() {
-	PERDURE_TEST_DIAL=also tested proofs -short -p 3 -parallel 6 -- "$module/internal/e2e" "$module/internal/store/postgres" $(packages -E "$heavy" | grep -v /internal/e2e | sort -r)
+	PERDURE_TEST_DIAL=also tested proofs -short -p 3 -parallel 6 -skip "$raced" -- "$module/internal/e2e" $(packages -E "$heavy|$divided" | grep -v /internal/e2e | sort -r)
 }
 
 step setup scripts/setup.sh

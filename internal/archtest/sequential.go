@@ -24,8 +24,8 @@ func checkSequential(m *module, list string) (problems []string) {
 			problems = append(problems, fmt.Sprintf("sequential.txt:%d: ", i+1)+fmt.Sprintf(format, args...))
 		}
 		words := strings.Split(line, " ")
-		if len(words) != 2 && (len(words) != 3 || words[2] != "also") {
-			wrong("%q is not a directory and a test, with or without \"also\"", line)
+		if len(words) != 2 && (len(words) != 3 || words[2] != "also" && words[2] != "short") {
+			wrong("%q is not a directory and a test, with or without \"also\" or \"short\"", line)
 			continue
 		}
 		switch dirs := where[words[1]]; {

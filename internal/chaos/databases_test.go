@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -76,7 +75,9 @@ type town struct {
 	member string         // the URL of the database eu
 	app    *perdure.App   // the app of the test, which owns no shards
 	nodes  []*process
-	done   atomic.Int64
+
+	progress chan struct{} // has an element for each transfer that is done
+	done     int           // how many elements the test has taken
 }
 
 func newTown(t *testing.T) *town {
@@ -143,14 +144,17 @@ func (w *town) transfers(ctx context.Context, first, last int) error {
 			for {
 				_, err := flow.Run(w.app.With(ctx), tr, perdure.RawKey(tr.ID))
 				if err == nil {
-					w.done.Add(1)
+					w.progress <- struct{}{}
 					return
 				}
 				if ctx.Err() != nil {
 					errs <- fmt.Errorf("transfer %s: %w", tr.ID, errors.Join(err, context.Cause(ctx)))
 					return
 				}
-				time.Sleep(50 * time.Millisecond)
+				select {
+				case <-ctx.Done(): // the next call says so
+				case <-time.After(50 * time.Millisecond):
+				}
 			}
 		})
 	}
@@ -195,11 +199,11 @@ func (w *town) audit(ctx context.Context, transfers int) {
 // wait waits until so many transfers are done.
 func (w *town) wait(ctx context.Context, n int) {
 	w.t.Helper()
-	for w.done.Load() < int64(n) {
+	for ; w.done < n; w.done++ {
 		select {
 		case <-ctx.Done():
-			w.t.Fatalf("%d of %d transfers: %v", w.done.Load(), n, context.Cause(ctx))
-		case <-time.After(20 * time.Millisecond):
+			w.t.Fatalf("%d of %d transfers: %v", w.done, n, context.Cause(ctx))
+		case <-w.progress:
 		}
 	}
 }
@@ -215,6 +219,7 @@ func TestTwoDatabases(t *testing.T) {
 func shakeTown(t *testing.T, transfers int, all []string) {
 	t.Helper()
 	w := newTown(t)
+	w.progress = make(chan struct{}, transfers)
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	result := make(chan error, 1)

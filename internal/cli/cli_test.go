@@ -104,7 +104,8 @@ func fill(url string) error {
 	}
 }
 
-// Every script passes on a store, and on a server that has the store.
+// Every script passes on a store, and on a server that has the store. In short mode every second
+// script runs on a store, and the others on a server.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	page, err := filepath.Abs("../../docs/cli-json.md")
@@ -112,11 +113,25 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(scripts) < 2 {
+		t.Fatal(scripts, err)
+	}
+
 	for name, through := range map[string]string{"store": "", "server": "yes"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			files := scripts
+			if testing.Short() {
+				files = nil
+				for i, script := range scripts {
+					if (i%2 == 1) == (through != "") {
+						files = append(files, script)
+					}
+				}
+			}
 			testscript.Run(t, testscript.Params{
-				Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+				Files: files, UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 				// A server is a live node, so it gives other reasons than a store that no process
 				// has open.
 				Condition: func(name string) (bool, error) {

@@ -68,10 +68,10 @@ var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error
 	return err
 }}
 
-// onStores runs a test on an empty store of each kind.
+// onStores runs a test on an empty store of each kind, or of one kind in short mode.
 func onStores(t *testing.T, kinds []string, f func(t *testing.T, s *site)) {
 	t.Helper()
-	for _, kind := range dialtest.Some(kinds) {
+	for _, kind := range dialtest.Some(t, kinds) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			f(t, newSite(t, kind))

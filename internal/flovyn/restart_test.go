@@ -66,15 +66,20 @@ func newKiller(t *testing.T, url string) *driver {
 // TestServerEndsBetweenCalls ends the server before each call that a worker or a client makes, and
 // starts another one on the same store. It does so once by closing the server and once by killing
 // its process. The run ends with each of its steps in the log once, no matter what the worker
-// loses.
+// loses. In short mode it leaves out two of three calls, not the same ones in all walks.
 func TestServerEndsBetweenCalls(t *testing.T) {
 	t.Parallel()
+	stride := 1
+	if testing.Short() {
+		stride = 3
+	}
+
 	for store, url := range stores("sqlite") {
 		for how, start := range map[string]func(*testing.T, string) *driver{"closed": newDriver, "killed": newKiller} {
 			for what, walk := range map[string]func(*driver){"workflow": (*driver).run, "task": (*driver).runTask, "client": (*driver).runClient} {
 				t.Run(store+"/"+how+"/"+what, func(t *testing.T) {
 					t.Parallel()
-					for at := 1; !t.Failed(); at++ {
+					for at := 1 + (int(how[0])+int(what[0]))%stride; !t.Failed(); at += stride {
 						calls := 0
 						t.Run(fmt.Sprint("call ", at), func(t *testing.T) { //nolint:paralleltest // one walk after the other
 							d := start(t, url(t))

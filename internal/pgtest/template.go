@@ -23,10 +23,16 @@ type Template struct {
 	// Fill fills an empty database. It must close its connections before it returns.
 	Fill func(ctx context.Context, url string) error
 
-	mu      sync.Mutex
-	server  *Server // the server with the template; nil before the first use
-	name    string
-	failure error
+	made templates
+}
+
+// Pair is two databases on one server that are filled together once per test process, and copied
+// for every test that uses them.
+type Pair struct {
+	// Fill fills two empty databases. It must close its connections before it returns.
+	Fill func(ctx context.Context, first, second string) error
+
+	made templates
 }
 
 // URL returns the URL of a new copy on the server of this test process. The copy is dropped when
@@ -34,50 +40,91 @@ type Template struct {
 // and each database is filled separately.
 func (p *Template) URL(t testing.TB) string {
 	t.Helper()
+	return p.made.copy(t, 1, p.fill)[0]
+}
+
+func (p *Template) fill(ctx context.Context, urls []string) error { return p.Fill(ctx, urls[0]) }
+
+// URLs returns the URLs of new copies, as [Template.URL] does.
+func (p *Pair) URLs(t testing.TB) (first, second string) {
+	t.Helper()
+	urls := p.made.copy(t, 2, func(ctx context.Context, urls []string) error { return p.Fill(ctx, urls[0], urls[1]) })
+	return urls[0], urls[1]
+}
+
+// templates are databases on the server of this process that are filled together.
+type templates struct {
+	mu      sync.Mutex
+	server  *Server // the server with the templates; nil before the first use
+	names   []string
+	failure error
+}
+
+// copy returns the URLs of n new databases with the contents that fill writes.
+func (p *templates) copy(t testing.TB, n int, fill func(ctx context.Context, urls []string) error) (urls []string) {
+	t.Helper()
 	if external := os.Getenv(EnvURL); external != "" {
-		url := newDatabase(t, operator{url: external}, emptyTemplate)
-		if err := p.Fill(t.Context(), url); err != nil {
+		for range n {
+			urls = append(urls, newDatabase(t, operator{url: external}, emptyTemplate))
+		}
+		if err := fill(t.Context(), urls); err != nil {
 			t.Fatalf("pgtest: fill database: %v", err)
 		}
-		return url
+		return urls
 	}
 
 	server, err := sharedServer()
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	name, err := p.on(server)
+	names, err := p.on(server, n, fill)
 	if err != nil {
 		t.Fatalf("pgtest: template: %v", err)
 	}
 
-	return newDatabase(t, server.operator(), name)
+	for _, name := range names {
+		urls = append(urls, newDatabase(t, server.operator(), name))
+	}
+	return urls
 }
 
-// on returns the name of the template on a server, and creates it at the first use. It remembers a
-// failure: every test reports the failure, and no test tries again.
-func (p *Template) on(server *Server) (string, error) {
+// on returns the names of the templates on a server, and creates them at the first use. It
+// remembers a failure: every test reports the failure, and no test tries again.
+func (p *templates) on(server *Server, n int, fill func(ctx context.Context, urls []string) error) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.server != server {
-		p.server, p.name = server, databaseName("template")
-		// The context of the first test would end with that test, but the template lives longer.
+		p.server, p.names = server, nil
+		for range n {
+			p.names = append(p.names, databaseName("template"))
+		}
+		// The context of the first test would end with that test, but the templates live longer.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
-		p.failure = p.make(ctx)
+		p.failure = p.make(ctx, fill)
 	}
-	return p.name, p.failure
+	return p.names, p.failure
 }
 
-// make creates the template and forbids connections to it. PostgreSQL cannot copy a database that
-// has a connection, not even a connection of autovacuum.
-func (p *Template) make(ctx context.Context) error {
+// make creates the templates and forbids connections to them. PostgreSQL cannot copy a database
+// that has a connection, not even a connection of autovacuum.
+func (p *templates) make(ctx context.Context, fill func(ctx context.Context, urls []string) error) error {
 	o := p.server.operator()
-	if err := o.copyDatabase(ctx, p.name, emptyTemplate); err != nil {
-		return err
+	var urls []string
+	for _, name := range p.names {
+		if err := o.copyDatabase(ctx, name, emptyTemplate); err != nil {
+			return err
+		}
+		urls = append(urls, p.server.URL(name))
 	}
-	if err := p.Fill(ctx, p.server.URL(p.name)); err != nil {
+	if err := fill(ctx, urls); err != nil {
 		return fmt.Errorf("fill: %w", err)
 	}
-	return o.execute(ctx, "alter database "+pgx.Identifier{p.name}.Sanitize()+" with allow_connections false")
+
+	for _, name := range p.names {
+		if err := o.execute(ctx, "alter database "+pgx.Identifier{name}.Sanitize()+" with allow_connections false"); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -72,11 +72,36 @@ func TestTemplateThatCannotBeFilled(t *testing.T) {
 	tries, broken := 0, errors.New("no")
 	template := &Template{Fill: func(context.Context, string) error { tries++; return broken }}
 	for range 2 {
-		if _, err := template.on(server); !errors.Is(err, broken) {
+		if _, err := template.made.on(server, 1, template.fill); !errors.Is(err, broken) {
 			t.Errorf("got %v", err)
 		}
 	}
 	if tries != 1 {
 		t.Errorf("tried %d times", tries)
+	}
+}
+
+func TestPairIsFilledOnceAndEveryTestHasACopy(t *testing.T) {
+	t.Parallel()
+	var fills atomic.Int64
+	pair := &Pair{Fill: func(ctx context.Context, first, second string) error {
+		fills.Add(1)
+		if err := (operator{url: first}).execute(ctx, "create table one as select 1 as n"); err != nil {
+			return err
+		}
+		return operator{url: second}.execute(ctx, "create table two as select 2 as n")
+	}}
+
+	for range 2 {
+		first, second := pair.URLs(t)
+		if got := query[int32](t, connect(t, first), "delete from one returning n"); got != 1 {
+			t.Errorf("the first database has %d", got)
+		}
+		if got := query[int32](t, connect(t, second), "delete from two returning n"); got != 2 {
+			t.Errorf("the second database has %d", got)
+		}
+	}
+	if n := fills.Load(); n != 1 && os.Getenv(EnvURL) == "" {
+		t.Errorf("filled %d times", n)
 	}
 }

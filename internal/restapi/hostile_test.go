@@ -153,7 +153,7 @@ func TestGzip(t *testing.T) {
 
 // A caller of one tenant reaches nothing of another tenant through any operation, no matter which
 // ids of that tenant it presents.
-func TestTenantsDoNotReachEachOther(t *testing.T) {
+func TestTenantsDoNotReachEachOtherOverREST(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for _, name := range []string{"acme", "globex"} {

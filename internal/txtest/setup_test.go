@@ -60,7 +60,7 @@ var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error
 // everywhere runs a test with every store of the engine and every kind of user's database.
 func everywhere(t *testing.T, f func(t *testing.T, url string, b *bank)) {
 	t.Parallel()
-	for _, s := range dialtest.Some(storeKinds) {
+	for _, s := range dialtest.Some(t, storeKinds) {
 		for _, k := range bankKinds {
 			t.Run(s+"/"+k, func(t *testing.T) {
 				t.Parallel()

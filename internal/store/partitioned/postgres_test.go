@@ -54,6 +54,24 @@ func (d *twoDatabases) divide(t *testing.T) {
 	}
 }
 
+// divided returns a function that copies databases which are divided in this way. Dividing takes
+// longer than all calls of most tests, so it happens once.
+func divided(groups []model.Group, inMember ...string) func(t *testing.T) *twoDatabases {
+	pair := &pgtest.Pair{Fill: func(ctx context.Context, home, member string) error {
+		_, err := postgres.Divide(ctx, postgres.Config{URL: home, Shards: 1, AllowUnsafe: true},
+			[]postgres.Member{{Name: "eu", URL: member, Groups: inMember}}, groups)
+		return err
+	}}
+	return func(t *testing.T) *twoDatabases {
+		t.Helper()
+		home, member := pair.URLs(t)
+		return &twoDatabases{
+			home:   postgres.Config{URL: home, Shards: 1, AllowUnsafe: true},
+			member: postgres.Member{Name: "eu", URL: member, Groups: inMember}, groups: groups,
+		}
+	}
+}
+
 // parts opens the databases.
 func (d *twoDatabases) parts(t *testing.T) (home, member *postgres.Store) {
 	t.Helper()
@@ -108,11 +126,10 @@ func pgSuite(wrap func(clocked) store.Store, groups []model.Group, inMember ...s
 		mu.Unlock()
 		return open(t, d)
 	}
+	copies := divided(groups, inMember...)
 	return storetest.Options{
 		Open: func(t *testing.T) store.Store {
-			d := newDatabases(t, groups, inMember...)
-			d.divide(t)
-			return open(t, d)
+			return open(t, copies(t))
 		},
 		Second: second,
 		Reopen: func(t *testing.T, s store.Store) store.Store {

@@ -119,7 +119,7 @@ func TestMigrationInterrupted(t *testing.T) {
 
 			interrupted, stride := 0, 1
 			if testing.Short() {
-				stride = 4
+				stride = 7
 			}
 			for nth := 1; ; nth += stride {
 				c := postgres.Config{URL: proxy.URL(base), Schema: fmt.Sprintf("m%d", nth), Shards: testShards, AllowUnsafe: true}

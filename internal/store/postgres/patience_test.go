@@ -20,7 +20,7 @@ func TestOpenRetriesDroppedConnection(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Options{})
 	stride := 1
 	if testing.Short() {
-		stride = 4
+		stride = 7
 	}
 	for _, f := range []pgproxy.Fault{pgproxy.Reset, pgproxy.DropReply} {
 		for n := 1; ; n += stride {
