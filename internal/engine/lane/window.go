@@ -29,8 +29,7 @@ type window struct {
 	behind  int             // lines that are behind
 	horizon store.TimerMark // lines that are not behind: all timers up to here are known
 	asked   model.Time      // bound of the refill in flight; 0 if no refill is in flight
-	// timers that were started or stopped since the refill began: the result of the refill has an
-	// old state of these timers
+	// timers that were started or stopped since the refill began, whose state in it is old
 	changed map[timerKey]struct{}
 	crossed bool // the window has kept timers that were committed while a refill was in flight
 	// a position was moved back while a refill was in flight
