@@ -36,5 +36,5 @@ func ExampleDialer() {
 	// A URL must not contain the token, because URLs end up in logs.
 	_, err := dialer.Dial(context.Background(), "grpc://secret@one.example.com:7800")
 	fmt.Println(err)
-	// Output: the URL of the server has a user name: keys are given apart from it (use grpc://host:7800, or unix:<path>)
+	// Output: the URL of the server has a user name: a URL must not contain a key; set the token separately (use grpc://host:7800, or unix:<path>)
 }

@@ -57,7 +57,7 @@ func (j *Job) apply(opts []StartOption) {
 		j.err = fault.New(fault.Invalid, "the job %s: a schedule gives each execution its own key; only Labels and the options of tasks are allowed", j.name)
 	}
 	if j.kind == schedule.KindWorkflow && (len(o.timed) > 0 || o.retry != nil) {
-		j.err = fault.New(fault.Invalid, "the job %s: a schedule says when executions begin, and the policy for failed runs is given to NewWorkflow", j.name)
+		j.err = fault.New(fault.Invalid, "the job %s: a schedule decides when executions start; pass the retry policy to NewWorkflow", j.name)
 	}
 
 	for _, l := range o.labels {

@@ -83,7 +83,7 @@ func (l *laterCall) options(out outlet) (*startOptions, error) {
 	case o.key.err != nil:
 		return nil, o.key.err
 	case len(o.task) > 0 || len(o.with) > 0 || o.retry != nil:
-		return nil, fault.New(fault.Invalid, "%s: it takes StartDelay or StartAt, a Key, a RequestID and Labels", what)
+		return nil, fault.New(fault.Invalid, "%s: only StartDelay, StartAt, Key, RequestID and Labels are allowed", what)
 	}
 	if err := o.checkTerms(what); err != nil {
 		return nil, err

@@ -161,11 +161,11 @@ func TestMistakesOfMachines(t *testing.T) {
 	}{
 		{
 			"an id twice", func() perdure.Actions { return do(echo.Schedule("a", "1"), echo.Schedule("a", "2")) },
-			`machine scripted: id "a" of action schedule echo "a" "2" is pending already, by schedule echo "a" "1"`,
+			`machine scripted: id "a" of action schedule echo "a" "2" is still in use by schedule echo "a" "1"`,
 		},
 		{
 			"an id of another kind", func() perdure.Actions { return do(perdure.StartTimer("a", time.Hour), echo.Schedule("a", "1")) },
-			`is pending already, by start timer "a" 1h0m0s`,
+			`is still in use by start timer "a" 1h0m0s`,
 		},
 		{"cancel of nothing", func() perdure.Actions { return do(perdure.CancelAction("ghost")) }, `it cancels "ghost", which it never started`},
 		{
@@ -383,7 +383,7 @@ func TestWrongActionsFail(t *testing.T) {
 	}, func(t *testing.T, c perdure.Client, _ *perdure.App, x perdure.Execution[string]) {
 		got, err := x.Result(c)
 		want(t, got, err, "big true input of activity echo has 3145730 bytes, at most 2097152 are allowed; "+
-			"kid true start of kid: a child cannot be started with a signal: start it, then send")
+			"kid true start of kid: a child cannot be started together with a signal: start the child, then send the signal")
 	}, kid)
 }
 

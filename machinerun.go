@@ -96,7 +96,7 @@ func (p *player) begin(a *Action) {
 		p.fail("%v", err)
 	}
 	if t := p.tasks[a.id]; t != nil && !t.over {
-		p.fail("id %q of action %s is pending already, by %s: give each its own id", a.id, a, t)
+		p.fail("id %q of action %s is still in use by %s: give each pending action its own id", a.id, a, t)
 	}
 	t := &task{Action: *a}
 	t.future = a.begin(p)

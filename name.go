@@ -25,7 +25,7 @@ func checkName(kind, name string) error {
 		return noSlash(kind, name)
 	}
 	if kind == "activity" && name == model.AnyKind {
-		return fault.New(fault.Invalid, "the name of an activity is %q, which stands for all activities", name)
+		return fault.New(fault.Invalid, "the name of an activity is %q, which means all activities", name)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func callTypes[I, O any](k *calleeKind, of, name string) []typeOf {
 // serve decodes the input of a call, runs its code and encodes the reply.
 func serve[I, O any](ctx EntityCtx, k *calleeKind, fn func(EntityCtx, I) (O, error)) (model.Payload, error) {
 	if _, _, streams := ctx.c.Input.CutStream(); streams {
-		return model.Payload{}, fault.New(fault.Invalid, "%s of %s does not answer with a stream: use Call", ctx.c.Name, ctx.c.Entity)
+		return model.Payload{}, fault.New(fault.Invalid, "%s of %s does not return a stream: use Call", ctx.c.Name, ctx.c.Entity)
 	}
 	in, err := decode[I](ctx, "input of "+k.call, ctx.c.Name, ctx.c.Input)
 	if err != nil {

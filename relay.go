@@ -154,7 +154,7 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.OutboxMessage) (userdb
 	case err != nil:
 		err = fault.New(fault.Invalid, "it cannot be read: %w", err)
 	case m.To.Tenant != r.host.tenant:
-		err = fault.New(fault.Denied, "it is for tenant %s, and this app is of tenant %s", m.To.Tenant, r.host.tenant)
+		err = fault.New(fault.Denied, "it is for tenant %s, but this app belongs to tenant %s", m.To.Tenant, r.host.tenant)
 	default:
 		err = r.mailer.Deliver(ctx, &m)
 	}

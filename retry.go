@@ -109,7 +109,7 @@ func (p *RetryPolicy) worth() func(error) bool {
 
 func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
 	if p.MaxAttempts < 0 {
-		wrong("RetryPolicy.MaxAttempts is %d: it counts all attempts, and 0 is no limit", p.MaxAttempts)
+		wrong("RetryPolicy.MaxAttempts is %d, must be at least 1, or 0 for no limit", p.MaxAttempts)
 	}
 	checkTimes(wrong, namedTime{"RetryPolicy.Initial", p.Initial}, namedTime{"RetryPolicy.Max", p.Max})
 	if p.Max > 0 && p.Initial > p.Max {
@@ -137,11 +137,11 @@ func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
 // with a function cannot, because a function cannot be sent to the worker.
 func (p *RetryPolicy) checkQueued() error {
 	if p.If != nil {
-		return fault.New(fault.Invalid, "RetryPolicy.If does not reach the worker that serves the queue: give the policy to the activity itself")
+		return fault.New(fault.Invalid, "RetryPolicy.If cannot be sent to the worker that serves the queue: give the policy to the activity itself")
 	}
 	for _, k := range p.Except {
 		if len(k.names) == 0 {
-			return fault.New(fault.Invalid, "RetryPolicy.Except: %s does not reach the worker that serves the queue: "+
+			return fault.New(fault.Invalid, "RetryPolicy.Except: %s cannot be sent to the worker that serves the queue: "+
 				"give the policy to the activity itself, or use ErrorNamed", k.text)
 		}
 	}

@@ -381,8 +381,8 @@ func TestTermsAreChecked(t *testing.T) {
 		}
 
 		jobs := map[string]perdure.Job{
-			"a schedule says when executions begin": w.Job(1, perdure.StartDelay(time.Hour)),
-			"the policy for failed runs is given":   w.Job(1, perdure.Exponential(3)),
+			"a schedule decides when executions start": w.Job(1, perdure.StartDelay(time.Hour)),
+			"pass the retry policy to NewWorkflow":   w.Job(1, perdure.Exponential(3)),
 		}
 		for what, job := range jobs {
 			_, err := embedded.Open(t.Context(), "memory:", w, perdure.NewSchedule("s", perdure.Every(time.Hour), job))

@@ -112,7 +112,7 @@ func (s *State[T]) taskFor(ctx context.Context) (*pool.Task, *host, error) {
 	t := pool.From(ctx)
 	if t == nil {
 		return nil, nil, Permanent(fault.New(fault.Invalid,
-			"state %s: only a task keeps state over its attempts: give the activity a queue with OnQueue, or set the state in the workflow", s.name))
+			"state %s: only a task keeps state between its attempts: give the activity a queue with OnQueue, or set the state in the workflow", s.name))
 	}
 	return t, t.Owner().(*host), nil
 }

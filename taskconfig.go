@@ -67,7 +67,7 @@ func (c *TaskConfig) check() error {
 			continue
 		}
 		if !(m.low >= 0 && m.low < m.high && m.high <= 1) { // refuses NaN too
-			wrong("High%s is %v and Low%s is %v: they are shares from 0 to 1, and the low one is smaller", m.name, m.high, m.name, m.low)
+			wrong("High%s is %v and Low%s is %v: they are shares from 0 to 1, and the low value must be smaller", m.name, m.high, m.name, m.low)
 		}
 	}
 	return errors.Join(problems...)

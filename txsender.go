@@ -98,8 +98,8 @@ func (s *txSender) put(r api.Request) error {
 	}
 
 	if !s.site.Outbox {
-		return fault.WithHint(fault.New(fault.Invalid, "send %s to %s in a transaction: its database is not that of the engine, and has no outbox of this app", m.Kind, m.To),
-			"pass perdure.Outbox(perdure.SQL(db)) or perdure.Outbox(perdure.Pgx(pool)) for it when the app is opened")
+		return fault.WithHint(fault.New(fault.Invalid, "send %s to %s in a transaction: its database is neither the database of the engine nor a database with an outbox of this app", m.Kind, m.To),
+			"pass perdure.Outbox(perdure.SQL(db)) or perdure.Outbox(perdure.Pgx(pool)) for that database to Open")
 	}
 
 	if m.RequestID == "" {

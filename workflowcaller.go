@@ -34,7 +34,7 @@ func (ctx WorkflowCtx) sealOutput(kind, name string, p model.Payload) model.Payl
 
 func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (replay.Child, error) {
 	if len(o.with) > 0 {
-		return replay.Child{}, Permanent(fault.New(fault.Invalid, "start of %s: a child cannot be started with a signal: start it, then send", ref.Workflow))
+		return replay.Child{}, Permanent(fault.New(fault.Invalid, "start of %s: a child cannot be started together with a signal: start the child, then send the signal", ref.Workflow))
 	}
 	h := ctx.host()
 	if err := h.limit("input of workflow", ref.Workflow, in); err != nil {

@@ -89,5 +89,5 @@ func leftBehind(t testing.TB) {
 type stuck struct{ patience time.Duration }
 
 func (s stuck) Error() string {
-	return fmt.Sprintf("%s of virtual time have passed: what the test waits for does not happen (Config.Patience)", s.patience)
+	return fmt.Sprintf("%s of virtual time have passed, and the test still waits (Config.Patience)", s.patience)
 }

@@ -9,9 +9,9 @@ import (
 // replay, so it may read the clock and draw random numbers. It must not wait, and effects outside
 // its commit may be lost or happen twice.
 const (
-	waitsSleep   = "the other calls of the key wait, and a crash loses it; start a workflow that waits with ctx.Sleep"
-	waitsTimer   = "the other calls of the key wait, and a crash loses it; start a workflow that waits with ctx.Timer"
-	waitsOthers  = "the other calls of the key wait for it; an entity sends and never waits: start a workflow that does"
+	waitsSleep   = "the other calls of the key wait, and a crash loses the timer; start a workflow that waits with ctx.Sleep"
+	waitsTimer   = "the other calls of the key wait, and a crash loses the timer; start a workflow that waits with ctx.Timer"
+	waitsOthers  = "the other calls of the key wait for it; an entity must send and not wait: start a workflow that waits"
 	outlivesCall = "it outlives the call and is lost with the process; start a workflow or submit a task with the EntityCtx"
 	besideCommit = "the other calls of the key wait for it, and it happens again when the operation runs again; start a workflow or submit a task that does it"
 	keepInState  = "it is lost with the process and not part of the commit; keep it in the state of the entity"

@@ -188,7 +188,7 @@ func (s *Sorter) room(l Limits, from *Sender, m *Message, h *Held) error {
 		}
 	}
 	if count+1 > l.Waiting || size+h.size() > l.Bytes {
-		return fault.New(fault.Exhausted, "message %d of sender %q would wait for its predecessors, and %d messages of %d bytes wait already: at most %d and %d bytes may",
+		return fault.New(fault.Exhausted, "message %d of sender %q must wait for its predecessors, but %d messages with %d bytes already wait; at most %d messages with %d bytes may wait",
 			m.Number, m.Sender, count, size, l.Waiting, l.Bytes)
 	}
 	return nil

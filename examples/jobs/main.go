@@ -37,7 +37,7 @@ func (p *post) send(ctx context.Context, m mail) (string, error) {
 	switch {
 	case !strings.Contains(m.To, "@"):
 		// Another attempt would not help.
-		return "", perdure.Permanent(fmt.Errorf("%q is no address", m.To))
+		return "", perdure.Permanent(fmt.Errorf("%q is not an address", m.To))
 	case strings.HasSuffix(m.To, ".test") && p.away.Load():
 		return "", errors.New("the server does not answer")
 	}

@@ -22,7 +22,7 @@ func TestJobs(t *testing.T) {
 	}
 
 	for _, line := range []string{
-		"sent to ann@example.com (attempt 1)", "2 dead: the server does not answer", `1 dead: "bob" is no address`, "sent to bob@example.com (attempt 1)",
+		"sent to ann@example.com (attempt 1)", "2 dead: the server does not answer", `1 dead: "bob" is not an address`, "sent to bob@example.com (attempt 1)",
 		"requeued eve@mail.test", "sent to eve@mail.test", "All mails are sent",
 	} {
 		if n := strings.Count(first.String(), line); n != 1 {

@@ -49,7 +49,7 @@ func move(ctx context.Context, tx *sql.Tx, o Order) (left int, err error) {
 	}
 	if left < 0 {
 		// The error makes the transaction roll back everything above.
-		return 0, perdure.Permanent(errors.New(o.From + " has not enough money"))
+		return 0, perdure.Permanent(errors.New(o.From + " does not have enough money"))
 	}
 	_, err = tx.ExecContext(ctx, `update account set cents = cents + $1 where id = $2`, o.Cents, o.To)
 	return left, err

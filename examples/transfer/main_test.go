@@ -27,7 +27,7 @@ func TestTransfer(t *testing.T) {
 				if err := run(t.Context(), c.engine, c.driver, c.accounts, out.Say); err != nil {
 					t.Fatal(err)
 				}
-				want := []string{"order o-1: alice has 7500 left", "order o-2 failed: bob has not enough money", "all accounts together: 10000"}
+				want := []string{"order o-1: alice has 7500 left", "order o-2 failed: bob does not have enough money", "all accounts together: 10000"}
 				if placed {
 					want = []string{"order o-1 was placed before", want[0], "order o-2 was placed before", want[1], want[2]}
 				}

@@ -152,7 +152,7 @@ type tenantFlags struct {
 func (f *tenantFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.note, "note", "", "what the tenant is, for people")
-	flags.Int64Var(&f.open, "open", 0, "most open executions; clients cannot start more; 0 for no limit")
+	flags.Int64Var(&f.open, "open", 0, "the largest number of open executions; clients cannot start more; 0 for no limit")
 	flags.Int64Var(&f.starts, "starts", 0, "most executions that clients start per second and node; 0 for no limit")
 	flags.IntVar(&f.weight, "weight", 0, "share among tenants whose tasks wait for the same workers; 0 for 1")
 	flags.DurationVar(&f.retention, "retention", 0, "how long closed executions are kept; 0 for the time of the server")

@@ -280,7 +280,7 @@ func TestRepairedMachine(t *testing.T) {
 		app := s.open(load, mistaken)
 		x := mustStart(t, caller(t, app), self, "in", perdure.RawKey("k"))
 		if _, err := x.Result(caller(t, app)); !errors.Is(err, perdure.ErrInvalid) ||
-			!strings.Contains(err.Error(), `machine repair: id "a" of action start timer "a" 1h0m0s is pending already, by schedule load "a" "in"`) {
+			!strings.Contains(err.Error(), `machine repair: id "a" of action start timer "a" 1h0m0s is still in use by schedule load "a" "in"`) {
 			t.Errorf("the mistake ended with %v", err)
 		}
 

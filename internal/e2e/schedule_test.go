@@ -130,7 +130,7 @@ func TestTriggersThatAreRefused(t *testing.T) {
 	if err := nightly.Trigger(caller(t, app)); err != nil {
 		t.Fatal(err)
 	}
-	if err := nightly.Trigger(caller(t, app)); !errors.Is(err, perdure.ErrConflict) || !strings.Contains(err.Error(), "does not begin while tick-job/") {
+	if err := nightly.Trigger(caller(t, app)); !errors.Is(err, perdure.ErrConflict) || !strings.Contains(err.Error(), "starts nothing while tick-job/") {
 		t.Errorf("the second trigger: %v", err)
 	}
 	if err := nightly.Delete(caller(t, app)); err != nil {

@@ -195,12 +195,12 @@ func (s *laneShell) carryOut(out *lane.Output) error {
 	for i := range out.Large {
 		run := &out.Large[i]
 		s.eng.cfg.Meter.Add(telemetry.RunsLarge, 1, run.Address.Type, run.Address.Tenant)
-		s.log.Warn("the history of a run comes near its limit: it should continue as new",
+		s.log.Warn("the history of a run is near its limit; the workflow should continue as new",
 			"workflow", run.Address.Type, "key", run.Address.Key, "run", run.Run.String(), "bytes", run.Bytes, "limit", s.eng.cfg.Limits.Bytes)
 	}
 
 	if out.Removed > 0 {
-		s.log.Debug("removed closed runs whose time is over", "runs", out.Removed)
+		s.log.Debug("removed closed runs after their retention time", "runs", out.Removed)
 	}
 	for i := range out.Loads {
 		if out.Loads[i].Kind == lane.LoadRun {
@@ -382,7 +382,7 @@ func (s *laneShell) forget(a model.Address, token any) {
 // error of the store, it includes that error.
 func (s *laneShell) gaveUp(ctx context.Context, what string) error {
 	if t := s.trouble.Load(); t != nil {
-		return fault.New(fault.Unavailable, "%s: the store takes nothing (%v): %w", what, *t, context.Cause(ctx))
+		return fault.New(fault.Unavailable, "%s: the store accepts no commits (%v): %w", what, *t, context.Cause(ctx))
 	}
 	return fault.New(fault.KindOf(ctx.Err()), "%s: %w", what, context.Cause(ctx))
 }

@@ -101,7 +101,7 @@ func (e *Engine) mayBeStale(inc *incarnation, a *lane.Answer) bool {
 // still arrive.
 func unsure(err error, taken bool) error {
 	if taken && (fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Blocked) || fault.Is(err, fault.Corrupt)) {
-		return fault.New(fault.Unavailable, "another copy of the message may have reached a node, and this one is refused: %w", err)
+		return fault.New(fault.Unavailable, "this copy of the message was refused, but another copy may have taken effect: %w", err)
 	}
 	return err
 }

@@ -640,7 +640,7 @@ func (s *TaskSession) quiet(ctx context.Context) error {
 		select {
 		case <-idle:
 		case <-ctx.Done():
-			return fault.New(fault.Timeout, "tasks are still executed by worker %s: %w", s.offer.Name, context.Cause(ctx))
+			return fault.New(fault.Timeout, "worker %s still executes tasks: %w", s.offer.Name, context.Cause(ctx))
 		}
 	}
 }

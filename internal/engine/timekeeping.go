@@ -13,7 +13,7 @@ import (
 
 // errClockBack ends an incarnation whose time is too far ahead. In its memory, timers and deadlines
 // wait for times that may be hours away.
-var errClockBack = errors.New("the store's clock went back and stays there")
+var errClockBack = errors.New("the store's clock was set back and has stayed back")
 
 // readClock passes a reading of the store's clock to the clock of the node, and informs the lanes
 // and the membership of changes.
@@ -85,7 +85,7 @@ func (e *Engine) judge(v storeclock.Verdict) {
 	case storeclock.Advanced:
 		log.Warn("the jump of the store's clock has lasted and is accepted; the node deletes no old data for a while", "ahead", by)
 	case storeclock.WentBack:
-		log.Warn("the store's clock went back and stays there; the node starts over with the store's time", "ahead", by)
+		log.Warn("the store's clock was set back and has stayed back; the node starts over with the store's time", "ahead", by)
 	case storeclock.Agrees, storeclock.Adopted:
 	}
 }

@@ -149,7 +149,7 @@ func (s *Session) Leave(ctx context.Context) error {
 	}
 	err := s.rest(ctx)
 	if err != nil {
-		err = fault.New(fault.Timeout, "runs are still held by the worker: %w", err)
+		err = fault.New(fault.Timeout, "the worker still holds runs: %w", err)
 	}
 	if inc := s.eng.current(); inc != nil {
 		inc.leave(s)

@@ -91,7 +91,7 @@ func (c *Call) Send(m model.Message) error {
 	defer c.mu.Unlock()
 	switch {
 	case c.over:
-		return fault.New(fault.Invalid, "send %s to %s: call %s of %s has returned: send before it does", m.Kind, m.To, c.Name, c.Entity)
+		return fault.New(fault.Invalid, "send %s to %s: call %s of %s has returned; send messages before the call returns", m.Kind, m.To, c.Name, c.Entity)
 	case len(c.messages) >= MaxMessages:
 		return fault.New(fault.Exhausted, "send %s to %s: call %s of %s has sent %d messages, which is the limit", m.Kind, m.To, c.Name, c.Entity, MaxMessages)
 	}

@@ -277,6 +277,6 @@ func (w *Worker) Close(ctx context.Context) error {
 	case <-idle:
 		return errors.Join(err, w.streams.wait(ctx))
 	case <-ctx.Done():
-		return fault.New(fault.Timeout, "calls of %d entities have not returned; other workers make them again", left)
+		return fault.New(fault.Timeout, "calls of %d entities have not returned; other workers run them again", left)
 	}
 }

@@ -293,7 +293,7 @@ func (t *translation) scheduleTask(i int, c *pb.ScheduleTaskCommand) error {
 		id = t.drawn(stepTask, len(t.j.scheduled))
 	}
 	if kind, ok := t.j.scheduled[id]; ok && kind != c.GetKind() {
-		return fault.New(fault.Conflict, "task %s is a %s already", id, kind)
+		return fault.New(fault.Conflict, "task %s already exists and is a %s", id, kind)
 	} else if ok || t.fresh[stepTask+id] {
 		return nil // the worker repeats what is stored
 	}

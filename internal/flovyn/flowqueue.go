@@ -447,7 +447,7 @@ func (r *run) overlong(most int64) *model.Failure {
 // that does not exist.
 func (r *run) misfit() string {
 	if _, err := parseID("workflow execution", r.start.Address.Key); err != nil {
-		return "workers of Flovyn workflows cannot execute this: the key is no UUID"
+		return "workers of Flovyn workflows cannot execute this: the key is not a UUID"
 	}
 	if r.journal.env.Kind == "" {
 		return "workers of Flovyn workflows cannot execute this: it was not started over the Flovyn protocol, and has no kind"

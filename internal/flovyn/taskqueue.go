@@ -200,7 +200,7 @@ func (q *taskQueue) reject(c *model.Claim) {
 	} else if _, err := parseID("task", c.Ref.Address.Key); err != nil {
 		// Workers would read the key as an id of zeros.
 		r = model.TaskReport{Ref: c.Ref, Failure: &model.Failure{
-			Kind: model.FailureInvalid, Message: "workers of Flovyn tasks cannot execute this: the key is no UUID", Permanent: true,
+			Kind: model.FailureInvalid, Message: "workers of Flovyn tasks cannot execute this: the key is not a UUID", Permanent: true,
 		}}
 	}
 	s := q.session

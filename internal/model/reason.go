@@ -145,7 +145,7 @@ func (r Reason) String() string {
 	case WaitOwner:
 		return r.where("waits for a node to own shard " + r.Name)
 	case WaitCycle:
-		return "waits for " + r.Name + ", where this chain began: they wait for each other"
+		return "waits for " + r.Name + ", which waits for it: they wait for each other"
 	case WaitTurn:
 		return "is running, or ready to"
 	case WaitNothing:

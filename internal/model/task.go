@@ -133,7 +133,7 @@ func (t *TaskSpec) Check(called SettingNames) error {
 
 	for i := 1; i < len(t.Limits); i++ {
 		if t.Limits[i-1] >= t.Limits[i] {
-			wrong("limit %s is there twice, or out of order", t.Limits[i])
+			wrong("limit %s occurs twice, or is not in order", t.Limits[i])
 		}
 	}
 

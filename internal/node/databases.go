@@ -68,7 +68,7 @@ func (cfg *Config) checkDatabases() error {
 			return fault.New(fault.Invalid, "the databases are not a list of names and PostgreSQL URLs, such as eu=postgres://user@host/database")
 		}
 		if !isPostgres(url) {
-			return fault.New(fault.Invalid, "database %s has no PostgreSQL URL, or is there twice: eu=postgres://user@host/database", name)
+			return fault.New(fault.Invalid, "database %s has no PostgreSQL URL, or is listed twice: write eu=postgres://user@host/database", name)
 		}
 	}
 	if !isPostgres(cfg.URL) {

@@ -202,7 +202,7 @@ func (e *Endpoint) meet(raw net.Conn) (*Net, stream, *hello, error) {
 }
 
 // plainRefusal is the reply to an unknown process. The log of this node has the reason.
-const plainRefusal = "the connection; its log says why"
+const plainRefusal = "the connection; the log of that node says why"
 
 // isBefore reports whether a node has a lower id than another.
 func isBefore(a, b model.NodeID) bool { return model.RunID(a).Compare(model.RunID(b)) < 0 }

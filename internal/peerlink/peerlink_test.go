@@ -377,7 +377,7 @@ func TestRefusals(t *testing.T) {
 		// Unknown processes learn nothing about the node. Its own log has the reason.
 		plain := func(logs string) {
 			t.Helper()
-			expect(logs, "the node refuses the connection; its log says why")
+			expect(logs, "the node refuses the connection; the log of that node says why")
 			if strings.Contains(logs, "cluster c") || strings.Contains(logs, "certificate") || strings.Contains(logs, "schema") {
 				t.Errorf("a stranger learns too much: %s", logs)
 			}

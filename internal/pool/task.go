@@ -264,7 +264,7 @@ func (t *Task) worth(err error, recorded *model.Failure) (again bool) {
 
 // canceledReport returns the report of a task that was canceled before its handler started.
 func (t *Task) canceledReport() model.TaskReport {
-	return model.TaskReport{Ref: t.claim.Ref, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "canceled before it began", Permanent: true}}
+	return model.TaskReport{Ref: t.claim.Ref, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "canceled before it started", Permanent: true}}
 }
 
 // limitOf returns how long an attempt may take, by the owner's clock.

@@ -41,7 +41,7 @@ func ParseURL(url string) (cfg Config, err error) {
 	case scheme != "grpc" && scheme != "grpcs" || !ok:
 		return cfg, wrong("does not begin with grpc://")
 	case strings.Contains(hosts, "@"):
-		return cfg, wrong("has a user name: keys are given apart from it")
+		return cfg, wrong("has a user name: a URL must not contain a key; set the token separately")
 	}
 	hosts = strings.TrimSuffix(hosts, "/")
 	if strings.ContainsAny(hosts, "/?#") {

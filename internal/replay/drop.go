@@ -73,7 +73,7 @@ func (m *machine) preventTake(c *Coroutine, seq int64) {
 	m.r.drops[seq] = max(m.fed, 1) - 1
 	m.broken = true
 	c.park()
-	panic("replay: a machine went on that was thrown away") // park ends the goroutine
+	panic("replay: a machine continued after it was thrown away") // park ends the goroutine
 }
 
 // hasTaken reports whether the code of this machine has taken a signal.

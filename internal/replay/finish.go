@@ -28,7 +28,7 @@ func (x Ctx) Block(detail string) {
 	x.must("Block")
 	x.co.m.block(detail)
 	x.co.park()
-	panic("replay: a blocked run went on") // park ends the goroutine
+	panic("replay: a blocked run continued") // park ends the goroutine
 }
 
 // HasBegun reports whether the code has run before. It has if the engine says so, or if the history
@@ -47,7 +47,7 @@ func (x Ctx) BlockType(detail string) {
 		m.doom = &model.Reason{Code: model.WaitType, Detail: detail}
 	}
 	x.co.park()
-	panic("replay: a blocked run went on") // park ends the goroutine
+	panic("replay: a blocked run continued") // park ends the goroutine
 }
 
 // Fail ends the run with an error, wherever its code is. It does not return. It is for mistakes in

@@ -180,7 +180,7 @@ func (x Ctx) check(call string, fs ...*Future) error {
 		case f == nil:
 			return fault.New(fault.Invalid, "%s: future %d is nil", call, i+1)
 		case f.kind != futureFailed && f.m != x.co.m:
-			return misuse("%s: future %d belongs to another execution: wait for it in the one that began it", call, i+1)
+			return misuse("%s: future %d belongs to another execution: wait for it in the execution that created it", call, i+1)
 		case f.kind == futureChild && !f.done && call != "Cancel":
 			if err := x.mayWait(f.ask.target); err != nil {
 				return err
@@ -482,7 +482,7 @@ func (x Ctx) FirstN(n int, fs []*Future) ([]int, error) {
 		return nil, err
 	}
 	if n < 1 || n > len(fs) {
-		return nil, fault.New(fault.Invalid, "FirstN: %d of %d futures", n, len(fs))
+		return nil, fault.New(fault.Invalid, "FirstN: n is %d, must be at least 1 and at most the number of futures, %d", n, len(fs))
 	}
 
 	if err := x.await(waitSome, n, fs); err != nil {

@@ -80,7 +80,7 @@ func (x Ctx) newSection(set []model.Address) (*section, error) {
 	locks := model.SortLocks(set)
 	switch {
 	case x.scope.section != nil && x.scope.section.over:
-		return nil, fault.New(fault.Invalid, "Lock with the context of a lock that is over: use the one around it")
+		return nil, fault.New(fault.Invalid, "Lock with the context of a lock that has ended: use the context outside the lock")
 	case x.scope.section != nil:
 		return nil, fault.New(fault.Invalid, "Lock inside Lock: lock everything at once, or one after the other")
 	case len(locks) == 0:
@@ -218,7 +218,7 @@ func (x Ctx) callIn(msg *model.Message) (*section, error) {
 	locked := slices.Contains(s.locks, msg.To)
 	switch last := s.calls[msg.To]; {
 	case s.over:
-		return nil, fault.New(fault.Invalid, "call of %s of %s with the context of a lock that is over: use the one around it", msg.Name, name)
+		return nil, fault.New(fault.Invalid, "call of %s of %s with the context of a lock that has ended: use the context outside the lock", msg.Name, name)
 	case locked && msg.OneWay:
 		return nil, fault.New(fault.Invalid, "send of %s to %s, which is locked here: the call would wait for the end of the lock, so call it instead", msg.Name, name)
 	case msg.OneWay:
@@ -226,7 +226,7 @@ func (x Ctx) callIn(msg *model.Message) (*section, error) {
 	case !locked:
 		return nil, fault.New(fault.Invalid, "call of %s of %s, which is not among the locked entities: lock it together with them", msg.Name, name)
 	case last != nil && !last.fut.done:
-		return nil, fault.New(fault.Invalid, "call of %s of %s before the last call of it has been answered", msg.Name, name)
+		return nil, fault.New(fault.Invalid, "call of %s of %s before the previous call of this entity was answered", msg.Name, name)
 	}
 
 	return s, nil
@@ -253,7 +253,7 @@ func (s *section) noteCall(a *ask) {
 // may need them too.
 func (x Ctx) mayWait(target model.Address) error {
 	if x.heldSection() != nil {
-		return fault.New(fault.Invalid, "wait for execution %s inside Lock: it may need what is locked here, so start it here and wait for it outside", addressText(target))
+		return fault.New(fault.Invalid, "wait for execution %s inside Lock: that execution may need the locked entities; start it inside Lock and wait for it outside", addressText(target))
 	}
 	return nil
 }

@@ -135,7 +135,7 @@ func TestLockRules(t *testing.T) {
 		"twice": {func(_ *engine, _, y replay.Ctx) error {
 			y.SendFuture(model.Message{Kind: model.MessageCall, To: account("a"), Name: "first"}, "", nil)
 			return y.Get(y.SendFuture(model.Message{Kind: model.MessageCall, To: account("a"), Name: "op"}, "", nil))
-		}, "call of op of account/a before the last call of it has been answered"},
+		}, "call of op of account/a before the previous call of this entity was answered"},
 		"child": {func(_ *engine, _, y replay.Ctx) error {
 			_, err := y.RunChild(replay.Child{Workflow: "kid", Key: "k", Keyed: true})
 			return err
@@ -483,8 +483,8 @@ func TestLockIsOver(t *testing.T) {
 		return say(call, "|", again, "|", held, step), nil
 	}, func(e *engine) {
 		e.serve()
-		e.wantClosed(t, model.Completed, "call of op of account/a with the context of a lock that is over: use the one around it | "+
-			"Lock with the context of a lock that is over: use the one around it | false <nil>")
+		e.wantClosed(t, model.Completed, "call of op of account/a with the context of a lock that has ended: use the context outside the lock | "+
+			"Lock with the context of a lock that has ended: use the context outside the lock | false <nil>")
 	})
 }
 

@@ -471,7 +471,7 @@ func TestForeignFuture(t *testing.T) {
 		e.crash()
 		e.activate(-1)
 		e.settle()
-		e.wantClosed(t, model.Completed, "Get: future 1 belongs to another execution: wait for it in the one that began it")
+		e.wantClosed(t, model.Completed, "Get: future 1 belongs to another execution: wait for it in the execution that created it")
 	})
 }
 

@@ -31,7 +31,7 @@ func (x Ctx) Version(change string, oldest, newest int) int {
 	if v < oldest || v > newest {
 		m.block(fmt.Sprintf("the run follows version %d of change %q; the code supports %d to %d", v, change, oldest, newest))
 		c.park()
-		panic("replay: a blocked run went on") // park ends the goroutine
+		panic("replay: a blocked run continued") // park ends the goroutine
 	}
 
 	return v

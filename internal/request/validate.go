@@ -129,7 +129,7 @@ func (v *Validator) Address(a model.Address) {
 func (v *Validator) Workflow(a model.Address, what string) {
 	v.Address(a)
 	if strings.HasPrefix(a.Type, model.TaskPrefix) {
-		v.Wrong("%s is a task: there is no workflow that has %s", a, what)
+		v.Wrong("%s is a task, and only workflows have %s", a, what)
 	}
 	if a.IsEntity() {
 		v.Wrong("%s is an entity or a service, which has no %s", a, what)
@@ -181,7 +181,7 @@ func (v *Validator) Labels(labels []model.Label) {
 		case l.Value == "":
 			v.Wrong("label %s has no value", l.Name)
 		case i > 0 && labels[i-1].Name >= l.Name:
-			v.Wrong("label %s is there twice, or out of order", l.Name)
+			v.Wrong("label %s occurs twice, or is not in order", l.Name)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func (v *Validator) RequestID(id string) {
 // Offer checks the names that a worker offers.
 func (v *Validator) Offer(what string, names []string) {
 	if len(names) == 0 {
-		v.Wrong("it offers no %s", what)
+		v.Wrong("the worker offers no %s", what)
 	}
 	for _, name := range names {
 		v.Name(what, name)

@@ -74,7 +74,7 @@ func (d *scheduleDefinition) spec() (*schedule.Spec, error) {
 	case d.Workflow != "" && d.Activity != "":
 		return nil, fault.New(fault.Invalid, "a schedule starts either a workflow or an activity, and both are given")
 	case d.Activity == "" && d.Task != nil:
-		return nil, fault.New(fault.Invalid, "task is given, which needs activity")
+		return nil, fault.New(fault.Invalid, "task is set, so activity must be set too")
 	case d.Activity != "":
 		settings := d.Task
 		if settings == nil {

@@ -53,7 +53,7 @@ func (in *watchTaskInput) request(who *authn.Identity) (api.TaskStreamRequest, e
 		return r, fault.New(fault.Invalid, "Last-Event-ID is %.80q, must be the id of a message of this stream", in.LastEventID)
 	}
 	if in.Run != "" && id != r.Run {
-		return r, fault.New(fault.Invalid, "Last-Event-ID is of the run %s, and the request of another one", id)
+		return r, fault.New(fault.Invalid, "Last-Event-ID belongs to run %s, but the request names another run", id)
 	}
 	r.Run, r.After = id, after
 	return r, nil

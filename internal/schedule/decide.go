@@ -537,7 +537,7 @@ func (d *decider) trigger() (Answer, error) {
 	if d.spec.Overlap != Allow && len(s.Open) > 0 {
 		switch {
 		case d.spec.Overlap == Skip:
-			return Answer{}, fault.New(fault.Conflict, "schedule %s does not begin while %s/%s is open", d.name, s.Open[0].Workflow, s.Open[0].Key)
+			return Answer{}, fault.New(fault.Conflict, "schedule %s starts nothing while %s/%s is open", d.name, s.Open[0].Workflow, s.Open[0].Key)
 		case d.spec.Overlap == Queue && s.Waiting != nil:
 			return Answer{}, fault.New(fault.Conflict, "schedule %s: %s waits for its turn already", d.name, s.Waiting.Key)
 		}
@@ -563,7 +563,7 @@ func (d *decider) backfill(c *Command) (Answer, error) {
 	case !from.Before(to):
 		return Answer{}, fault.New(fault.Invalid, "backfill of schedule %s: from %s is not before %s", d.name, stamp(from), stamp(to))
 	case to.After(d.now):
-		return Answer{}, fault.New(fault.Invalid, "backfill of schedule %s: %s has not come yet", d.name, stamp(to))
+		return Answer{}, fault.New(fault.Invalid, "backfill of schedule %s: %s is in the future", d.name, stamp(to))
 	case len(d.Status.Backfills) >= MaxBackfills:
 		return Answer{}, fault.New(fault.Exhausted, "schedule %s has %d backfills that have not ended, which is the limit", d.name, MaxBackfills)
 	}

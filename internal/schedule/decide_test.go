@@ -303,7 +303,7 @@ func TestBackfill(t *testing.T) {
 	}{
 		{"the wrong way round", to, from, fault.Invalid, "is not before"},
 		{"empty", from, from, fault.Invalid, "is not before"},
-		{"the future", from, w.now.Add(time.Hour), fault.Invalid, "has not come yet"},
+		{"the future", from, w.now.Add(time.Hour), fault.Invalid, "is in the future"},
 		{"too much", zero.AddDate(-1, 0, 0), to, fault.Invalid, "more than 1000"},
 		{"no time", time.Time{}, to, fault.Invalid, "from"},
 	} {

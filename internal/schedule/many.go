@@ -78,7 +78,7 @@ func (s Schedules) selected(ctx context.Context, sel Selection) ([]Result, error
 		}
 	}
 	if ways != 1 {
-		return nil, fault.New(fault.Invalid, "name the schedules, or an app, or select all: one of them")
+		return nil, fault.New(fault.Invalid, "select schedules by name, by app, or all of them: set exactly one of these")
 	}
 
 	names := slices.Compact(slices.Sorted(slices.Values(sel.Names)))

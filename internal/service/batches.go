@@ -142,7 +142,7 @@ func (v validator) batchVerb(r *api.BatchRequest) {
 	case r.Verb != api.BatchReset && (r.Before != "" || r.Placed || r.After != 0):
 		v.Wrong("only the verb %s has a place to start from", api.BatchReset)
 	case r.Before != "" && r.Placed:
-		v.Wrong("a step and a position: name one of them")
+		v.Wrong("both a step and a position are set: set only one")
 	case !r.Placed && r.After != 0:
 		v.Wrong("the position is %d, and placed is not set", r.After)
 	case r.Before != "":
@@ -186,7 +186,7 @@ func (s *Service) sameBatch(ctx context.Context, r *api.BatchRequest, asked []by
 		return api.Batch{}, err
 	}
 	if !slices.Equal(in.Spec.Asked, asked) {
-		return api.Batch{}, fault.New(fault.Conflict, "batch %s does something else: give this one another id", r.ID)
+		return api.Batch{}, fault.New(fault.Conflict, "batch %s exists and does something else: use another id", r.ID)
 	}
 	return s.Batch(ctx, t)
 }

@@ -86,7 +86,7 @@ func TestLateStartsSayWhy(t *testing.T) {
 			brief, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			err := do(brief)
 			cancel()
-			if err == nil || !strings.Contains(err.Error(), "the store takes nothing") {
+			if err == nil || !strings.Contains(err.Error(), "the store accepts no commits") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}

@@ -40,5 +40,5 @@ func parseCursor(op, text string) (at model.Time, run model.RunID, rest string, 
 }
 
 func notOurs(op, cursor string) error {
-	return fault.New(fault.Invalid, "%s: the cursor %q is not one of ours", op, cursor)
+	return fault.New(fault.Invalid, "%s: the cursor %q does not come from an earlier page", op, cursor)
 }

@@ -296,7 +296,7 @@ func (v validator) past(r *api.PastRequest) {
 	v.Address(r.Source.Address)
 	v.RequestID(r.RequestID)
 	if r.Before != "" && r.Placed {
-		v.Wrong("a step and a position: name one of them")
+		v.Wrong("both a step and a position are set: set only one")
 	}
 	for _, e := range r.Edits {
 		if e.Step == "" && e.Position <= 0 {

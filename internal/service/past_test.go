@@ -33,7 +33,7 @@ func TestPastRefusals(t *testing.T) {
 		{"a fork without a key", fork(api.PastRequest{Source: of("open")}), fault.Invalid, "the key is empty"},
 		{"a fork of nothing", fork(api.PastRequest{Source: of("x"), Key: "k"}), fault.NotFound, "order/x"},
 		{"a fork of a run that is not there", fork(api.PastRequest{Source: api.Target{Address: order("open"), Run: model.RunID{9}}, Key: "k"}), fault.NotFound, "run_"},
-		{"two places", fork(api.PastRequest{Source: of("open"), Key: "k", Before: "a", Placed: true}), fault.Invalid, "name one of them"},
+		{"two places", fork(api.PastRequest{Source: of("open"), Key: "k", Before: "a", Placed: true}), fault.Invalid, "set only one"},
 		{"an edit of nothing", fork(api.PastRequest{Source: of("open"), Key: "k", Edits: []api.Edit{{}}}), fault.Invalid, "needs the name of its step"},
 		{"an edit that is too large", fork(api.PastRequest{Source: of("open"), Key: "k", Edits: []api.Edit{{
 			Step: "a", Output: model.Payload{Data: make([]byte, 3<<20)},

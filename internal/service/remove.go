@@ -39,7 +39,7 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 	}
 
 	if r.Export == nil && !r.DryRun {
-		v.Wrong("a removal by force needs somewhere to export the rows to")
+		v.Wrong("a removal by force needs a destination for the export of the rows")
 	}
 	if err := v.Err(); err != nil {
 		return api.DeleteReply{}, err

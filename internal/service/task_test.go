@@ -34,7 +34,7 @@ func TestTasksAreChecked(t *testing.T) {
 		{func(r *api.StartRequest) { r.Address.Type = "task:other" }, "a task of activity render has the address"},
 		{func(r *api.StartRequest) { r.With = []api.Message{{Name: "s"}} }, "a task takes no signals"},
 		{func(r *api.StartRequest) { r.Task.Queue = "" }, "the name of the queue is empty"},
-		{func(r *api.StartRequest) { r.Task.Limits = []string{"b", "a"} }, "limit a is there twice, or out of order"},
+		{func(r *api.StartRequest) { r.Task.Limits = []string{"b", "a"} }, "limit a occurs twice, or is not in order"},
 		{func(r *api.StartRequest) { r.Task.Limits = strings.Split("123456789", "") }, "number of limits is 9"},
 		{func(r *api.StartRequest) { r.Task.Limits = []string{""} }, "the name of the limit is empty"},
 		{func(r *api.StartRequest) { r.Task.Breaker = "\x00" }, "control character"},

@@ -16,9 +16,9 @@ type SkippedError struct {
 // Error says how many rows were skipped, and why the first row was skipped.
 func (e *SkippedError) Error() string {
 	if e.Count == 1 {
-		return fmt.Sprintf("passed over a row that cannot be read: %v", e.First)
+		return fmt.Sprintf("skipped a row that cannot be read: %v", e.First)
 	}
-	return fmt.Sprintf("passed over %d rows that cannot be read, the first is %v", e.Count, e.First)
+	return fmt.Sprintf("skipped %d rows that cannot be read; the first one: %v", e.Count, e.First)
 }
 
 // Unwrap returns the error of the first row.

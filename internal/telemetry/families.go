@@ -217,12 +217,12 @@ var families = [numFamilies]Family{
 	Turns:           {"perdure_workflow_turns_total", "Turns of workflow code that were committed.", Counter, nil, nil},
 
 	ActivityAttempts: {
-		"perdure_activity_attempts_total", "Attempts of activities that ran beside their workflow, by outcome: completed, retried, failed.", Counter,
+		"perdure_activity_attempts_total", "Attempts of activities that ran in the process of their workflow, by outcome: completed, retried, failed.", Counter,
 		[]string{labelActivity, labelOutcome},
 		nil,
 	},
 	ActivitySeconds:   {"perdure_activity_attempt_seconds", "Time that such an attempt took.", Histogram, []string{labelActivity}, usual},
-	ActivitySlots:     {"perdure_activity_slots", "How many of these attempts may run at once in this process.", Gauge, nil, nil},
+	ActivitySlots:     {"perdure_activity_slots", "How many attempts of such activities may run at the same time in this process.", Gauge, nil, nil},
 	ActivitySlotsBusy: {"perdure_activity_slots_busy", "How many of these attempts run.", Gauge, nil, nil},
 	ActivitiesWaiting: {"perdure_activities_waiting", "How many of these attempts wait for a slot.", Gauge, nil, nil},
 
@@ -257,7 +257,7 @@ var families = [numFamilies]Family{
 	TaskOldest:   {"perdure_task_oldest_seconds", "How long the oldest waiting task has waited.", Gauge, []string{labelQueue}, nil},
 	QueuePaused:  {"perdure_queue_paused", "1 while a queue is paused.", Gauge, []string{labelQueue}, nil},
 	QueueWorkers: {"perdure_queue_workers", "Workers of this node that serve a queue.", Gauge, []string{labelQueue}, nil},
-	QueueSlots:   {"perdure_queue_slots", "Slots of these workers, without the ones that tasks of other nodes use at the moment.", Gauge, []string{labelQueue}, nil},
+	QueueSlots:   {"perdure_queue_slots", "Slots of these workers that tasks of other nodes do not use at the moment.", Gauge, []string{labelQueue}, nil},
 
 	PoolSlots:   {"perdure_pool_slots", "How many tasks this process may execute at once.", Gauge, nil, nil},
 	PoolBusy:    {"perdure_pool_slots_busy", "How many tasks this process executes.", Gauge, nil, nil},
@@ -280,7 +280,7 @@ var families = [numFamilies]Family{
 	TimersFired:   {"perdure_timers_fired_total", "Timers of workflows that fired.", Counter, nil, nil},
 	TimerLateness: {"perdure_timer_lateness_seconds", "Time from when a timer was due to when it fired.", Histogram, nil, quick},
 	Messages: {
-		"perdure_messages_total", "Messages to executions and entities that were decided about, except calls, by kind, and whether they took effect (applied) or not (refused).", Counter,
+		"perdure_messages_total", "Messages to executions and entities that their owner has handled, except calls, by kind, and whether they took effect (applied) or not (refused).", Counter,
 		[]string{labelKind, labelOutcome},
 		nil,
 	},
@@ -297,7 +297,7 @@ var families = [numFamilies]Family{
 	EntitiesLoaded:      {"perdure_entities_loaded", "Entities and services, by key, that this node has in memory.", Gauge, []string{labelEntity}, nil},
 	LockWait:            {"perdure_lock_wait_seconds", "Time from when a section asked an entity for its lock to when it got it.", Histogram, []string{labelEntity}, long},
 	LockHeld:            {"perdure_lock_held_seconds", "How long a section had the lock of an entity, by how it ended: released, or taken by an operator.", Histogram, []string{labelEntity, labelOutcome}, long},
-	LocksHeld:           {"perdure_locks_held", "Locked entities that this node has in memory: all with waiting calls or sections, and the ones that were called recently.", Gauge, []string{labelEntity}, nil},
+	LocksHeld:           {"perdure_locks_held", "Locked entities that this node has in memory: all with waiting calls or sections, and entities that were called recently.", Gauge, []string{labelEntity}, nil},
 	LockWaiters:         {"perdure_lock_waiters", "Sections that wait for the lock of an entity of this node.", Gauge, []string{labelEntity}, nil},
 
 	Commits: {
@@ -337,7 +337,7 @@ var families = [numFamilies]Family{
 		nil,
 	},
 
-	ServerConnected: {"perdure_server_connected", "1 while an app of Dial has a connection to its server, 0 while it tries to get one.", Gauge, nil, nil},
+	ServerConnected: {"perdure_server_connected", "1 while an app that Dial has opened has a connection to its server, 0 while it tries to get one.", Gauge, nil, nil},
 	StreamsBroken:   {"perdure_server_streams_broken_total", "How often the stream of such an app to its server has broken.", Counter, nil, nil},
 }
 

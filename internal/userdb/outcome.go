@@ -50,7 +50,7 @@ const (
 // its commit was lost, or if user code has ended the transaction.
 func (d *Database) Run(ctx context.Context, a *Attempt) (model.Payload, *model.Failure, error) {
 	age := max(maxAge, a.Limit+margin)
-	ctx, cancel := context.WithTimeoutCause(ctx, age+margin, fmt.Errorf("a transaction of an activity may take %s: give it an AttemptTimeout that is longer", age))
+	ctx, cancel := context.WithTimeoutCause(ctx, age+margin, fmt.Errorf("the transaction of an activity may take at most %s: set a longer AttemptTimeout", age))
 	defer cancel()
 	for try := 0; ; try++ {
 		out, stands, err := d.once(ctx, a, age)
@@ -148,7 +148,7 @@ func (d *Database) keep(ctx context.Context, tx Tx, s *Step, o model.Outcome) er
 // errEnded means that user code has ended the transaction itself. In that case it is unknown what
 // was committed.
 var errEnded = fault.New(fault.Invalid,
-	"the function of a transactional activity has committed or rolled back its transaction: that is done for it when it returns; what it did may stand")
+	"the function of a transactional activity has committed or rolled back its transaction. Perdure does that when the function returns. It is unknown which changes were committed")
 
 // IsMisuse reports whether an error says that user code has ended the transaction itself.
 func IsMisuse(err error) bool { return err == errEnded } //nolint:errorlint // it is returned as it is
@@ -161,7 +161,7 @@ func (d *Database) loadOutcome(ctx context.Context, a *Attempt) (model.Payload, 
 		return model.Payload{}, nil, err
 	case !found:
 		return model.Payload{}, nil, fault.New(fault.Unavailable, "the attempt is older than %s by the clock of the database: "+
-			"the process stood still, or its clock and that of the database differ", beginWithin)
+			"the process was suspended, or its clock differs from the clock of the database", beginWithin)
 	}
 	return o.Output, o.Failure, nil
 }

@@ -98,7 +98,7 @@ func TestForgottenAttempt(t *testing.T) {
 			t.Error("it acts")
 			return model.Payload{}, nil
 		}
-		if _, _, err := d.Run(t.Context(), a); err == nil || !strings.Contains(err.Error(), "stood still") {
+		if _, _, err := d.Run(t.Context(), a); err == nil || !strings.Contains(err.Error(), "was suspended") {
 			t.Errorf("error %v", err)
 		}
 	})

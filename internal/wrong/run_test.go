@@ -70,7 +70,7 @@ var refusedByOpen = []opened{
 	{
 		"S25", "fewer than no attempts",
 		[]perdure.Definition{perdure.NewActivity("a", body, perdure.Constant(-1, time.Second))},
-		[]string{"RetryPolicy.MaxAttempts is -1: it counts all attempts, and 0 is no limit"},
+		[]string{"RetryPolicy.MaxAttempts is -1, must be at least 1, or 0 for no limit"},
 	},
 	{
 		"S26", "pauses that shrink",
@@ -181,7 +181,7 @@ var refusedAtRunTime = []ran{
 				return (<-futures).Get(ctx) //perdure:allow the test is about it
 			})
 		},
-		want: []string{"Get: future 1 belongs to another execution: wait for it in the one that began it"},
+		want: []string{"Get: future 1 belongs to another execution: wait for it in the execution that created it"},
 	},
 
 	// Rules of workflows and activities.
@@ -192,7 +192,7 @@ var refusedAtRunTime = []ran{
 				return perdure.Do(ctx, "x", func(ctx context.Context) (out, error) { return body(ctx, in{}) }, perdure.Exponential(-2))
 			})
 		},
-		want: []string{"RetryPolicy.MaxAttempts is -2: it counts all attempts, and 0 is no limit"},
+		want: []string{"RetryPolicy.MaxAttempts is -2, must be at least 1, or 0 for no limit"},
 	},
 	{
 		id: "S28", name: "an activity without code",

@@ -95,7 +95,7 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 			r.stage, r.at = stageResend, 0
 		}
 	default:
-		l.die(fault.New(fault.Internal, "fence of lane %d stands at batch %d while %d is in flight", l.cfg.Ref.Lane, landed, l.flight.batch.Number))
+		l.die(fault.New(fault.Internal, "the fence of lane %d is at batch %d, but batch %d is in flight", l.cfg.Ref.Lane, landed, l.flight.batch.Number))
 	}
 }
 

@@ -31,7 +31,7 @@ func (l *Lane) checkCrowd(now model.Time, e *entry, in *messageInput) error {
 	default:
 		return nil
 	}
-	return fault.New(fault.Exhausted, "%d requests wait for %s already, the first for %s: %s", n, e.address, age.Round(time.Millisecond), l.whyWaiting(e))
+	return fault.New(fault.Exhausted, "%d requests already wait for %s, the first one for %s: %s", n, e.address, age.Round(time.Millisecond), l.whyWaiting(e))
 }
 
 // waitingBytes returns how many bytes wait for the address.
@@ -54,7 +54,7 @@ func (l *Lane) whyWaiting(e *entry) string {
 	case e.pending.starting:
 		return "its start is being committed"
 	case e.pending.removing:
-		return "old runs of it are being removed"
+		return "its old runs are being removed"
 	case e.quarantine.why != nil:
 		return "it " + e.quarantine.why.String()
 	}
@@ -87,5 +87,5 @@ func (l *Lane) whyStalled(now model.Time, e *entry, in *messageInput) string {
 		why = noWorker(e).String()
 	}
 
-	return fmt.Sprintf("%d calls and requests of locks wait for %s already, the first for %s: %s", waiting, e.address, age.Round(time.Millisecond), why)
+	return fmt.Sprintf("%d calls and lock requests already wait for %s, the first one for %s: %s", waiting, e.address, age.Round(time.Millisecond), why)
 }

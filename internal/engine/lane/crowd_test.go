@@ -55,7 +55,7 @@ func TestLineIsRefusedByAge(t *testing.T) {
 	r.signal(hot, "late", "late")
 	r.signal(calm, "late", "patient")
 	r.flush()
-	r.wantCrowded("late", "101 requests wait", "the first for 6s", "being read")
+	r.wantCrowded("late", "101 requests already wait", "the first one for 6s", "being read")
 	r.wantSilence("patient")
 	r.settle()
 
@@ -105,7 +105,7 @@ func TestLineIsRefusedByBytes(t *testing.T) {
 		r.signalLarge(a, "s", 20<<10, i)
 	}
 	r.flush()
-	r.wantCrowded(39, "requests wait")
+	r.wantCrowded(39, "requests already wait")
 	if r.l.Full() {
 		t.Error("one address fills the lane")
 	}
@@ -154,7 +154,7 @@ func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 	r.operation(hot, "read", "", "view")
 	r.operation(calm, "add", "1", "patient")
 	r.settle()
-	r.wantCrowded("late", "101 calls", "the first for 31s", "faster than they run")
+	r.wantCrowded("late", "101 calls", "the first one for 31s", "faster than they run")
 	r.wantAnswer("sent", "")
 
 	for _, token := range []string{"view", "patient"} {

@@ -18,7 +18,7 @@ const farewells = 5
 const unstoredNames = 3
 
 // ErrStoreAway ends a lane whose store accepted nothing while the node stopped.
-var ErrStoreAway = errors.New("the store takes nothing while the node stops")
+var ErrStoreAway = errors.New("the store accepts no commits while the node stops")
 
 // Hurry tells the lane that its node is about to stop. If the store accepts nothing, for example
 // because its disk is full, the lane makes a few more attempts, starting now. After them the lane

@@ -60,7 +60,7 @@ func (e *entry) refuseBusy(m *model.Message) (d core.Decision, busy bool) {
 
 	d.Answer = model.Answer{Run: e.run(), Status: e.x.Outcome.Status, Failure: &model.Failure{
 		Kind: fault.Conflict.String(), Type: model.FailureBusy,
-		Message: fmt.Sprintf("the code of %s goes on, or runs a step, and may be about to take signal %s: "+
+		Message: fmt.Sprintf("the code of %s continues, or runs a step, and may be about to take signal %s: "+
 			"try again when it waits, or pause it and wait for the end of the step", m.To, m.ID),
 	}}
 

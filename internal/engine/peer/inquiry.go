@@ -171,7 +171,7 @@ func (p *Post) handleInquiry(m *store.PeerMail) {
 	}
 	var q asked
 	if err := decMode.Unmarshal(m.Body[1:], &q); err != nil || len(q.Addresses) > maxAsked {
-		p.log.Warn("cannot read what another process asks; is it of another version?", "node", m.From.String(), "error", err)
+		p.log.Warn("cannot read a question of another process, which may run another version", "node", m.From.String(), "error", err)
 		return
 	}
 
@@ -179,7 +179,7 @@ func (p *Post) handleInquiry(m *store.PeerMail) {
 	reply := func(told informed) {
 		body, err := cbor.Marshal(told)
 		if err != nil {
-			p.log.Warn("cannot answer what another process asks", "node", from.String(), "error", err)
+			p.log.Warn("cannot answer a question of another process", "node", from.String(), "error", err)
 			return
 		}
 		p.send(store.PeerMail{To: from, ID: newID(), Re: id}, answer, body)

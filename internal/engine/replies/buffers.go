@@ -250,7 +250,7 @@ func (h *Buffers) sweep() {
 		case now.Sub(s.read) > h.cfg.Idle:
 			s.fail(fault.New(fault.Timeout, "stream %s of %s: its caller has read nothing for %s", k.id, k.entity, h.cfg.Idle))
 		case !s.fed.IsZero() && now.Sub(s.fed) > h.cfg.Silence:
-			s.fail(fault.New(fault.Unavailable, "stream %s of %s: the process that runs its code is silent; read it again", k.id, k.entity))
+			s.fail(fault.New(fault.Unavailable, "stream %s of %s: the process that runs its code does not answer; read the stream again", k.id, k.entity))
 		}
 	}
 

@@ -111,7 +111,7 @@ func Open(c Config) (*Hub, error) {
 		c.Schema = "perdure"
 	}
 	if !schemaName.MatchString(c.Schema) {
-		return nil, fmt.Errorf("schema %q: small letters, digits and _ are allowed, at most 48, and no digit in front", c.Schema)
+		return nil, fmt.Errorf("schema %q must have at most 48 lower-case letters, digits and _, and must not begin with a digit", c.Schema)
 	}
 	if c.Gap == 0 {
 		c.Gap = 3 * time.Millisecond

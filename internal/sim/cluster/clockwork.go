@@ -109,7 +109,7 @@ func (p *Proc) reads(sent time.Duration, at model.Time) storeclock.Verdict {
 	return v
 }
 
-var errClockBack = errors.New("the store's clock went back and stays there")
+var errClockBack = errors.New("the store's clock was set back and has stayed back")
 
 // readClock uses the reading of the store's clock in a renewal, as incarnation.readClock of the
 // engine does.

@@ -134,7 +134,7 @@ func (c Config) read() (*config, error) {
 	out.PoolSize = orDefault(out.PoolSize, DefaultPoolSize)
 	out.Name = orDefault(out.Name, "perdure")
 	if !schemaName.MatchString(out.Schema) {
-		problem("schema %q: small letters, digits and _ are allowed, at most 48, and no digit in front", out.Schema)
+		problem("schema %q must have at most 48 lower-case letters, digits and _, and must not begin with a digit", out.Schema)
 	}
 	if strings.HasPrefix(out.Schema, "pg_") || out.Schema == "information_schema" {
 		problem("schema %q belongs to PostgreSQL: choose another name", out.Schema)
@@ -146,7 +146,7 @@ func (c Config) read() (*config, error) {
 		problem("a lease of %s is shorter than %s", out.Lease, shortestLease)
 	}
 	if out.PoolSize < 1 || out.PoolSize > 1000 {
-		problem("a pool of %d connections: there are 1 to 1000", out.PoolSize)
+		problem("the pool has %d connections, must have 1 to 1000", out.PoolSize)
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, fault.New(fault.Invalid, "PostgreSQL store: %w", err)

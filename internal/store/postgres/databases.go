@@ -167,7 +167,7 @@ func (m *migrator) errPlacesChanged() error {
 // checkMembers refuses databases whose names or groups are wrong.
 func checkMembers(members []Member) error {
 	if len(members) > MaxDatabases {
-		return fault.New(fault.Invalid, "%d databases next to the first one: at most %d", len(members), MaxDatabases)
+		return fault.New(fault.Invalid, "%d databases next to the first one are configured, at most %d are allowed", len(members), MaxDatabases)
 	}
 	names, groups := map[string]bool{}, map[string]string{}
 	for i := range members {

@@ -100,7 +100,7 @@ func (f *failure) explain(schema string) error {
 	case f.class() == store.Fenced:
 		return store.ErrFenced.Err
 	case f.Code == codeGuard:
-		return fmt.Errorf("%s.%s: a guarded write did not find all of its rows as expected", schema, f.statement.table)
+		return fmt.Errorf("%s.%s: a guarded write found other rows than it expects", schema, f.statement.table)
 	default:
 		return fmt.Errorf("%s.%s: %w", schema, f.statement.table, withHint(f.PgError, f.PgError))
 	}

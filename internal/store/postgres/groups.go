@@ -170,7 +170,7 @@ func (m *migrator) lockOut(ctx context.Context, tx pgx.Tx) error {
 	err := tx.QueryRow(ctx, expand(m.cfg.schema, alive)).Scan(&node, &left)
 	if err == nil {
 		return fault.WithHint(
-			fault.New(fault.Conflict, "add shard groups to %s: %s uses the store, by a lease that ends in %s if it is not renewed",
+			fault.New(fault.Conflict, "add shard groups to %s: %s uses the store; its lease ends in %s if the node does not renew it",
 				m.cfg.publicURL(), node, (time.Duration(left)*time.Microsecond).Round(time.Second)),
 			"stop all processes that use the store, and try again")
 	}

@@ -244,7 +244,7 @@ func (m *migrator) status(ctx context.Context) (Status, error) {
 	}
 	if newer {
 		return st, fault.WithHint(fault.New(fault.Conflict, "%s has version %d of the schema and this build knows up to %d", st.Store, st.Version, st.Known),
-			"it was upgraded by a newer build: run that one, or restore a backup")
+			"a newer build has upgraded it: run that build, or restore a backup")
 	}
 
 	for _, one := range m.all[min(st.Version, st.Known):] {

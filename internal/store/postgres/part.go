@@ -42,7 +42,7 @@ returning true`
 
 	const op = "register in a part"
 	if r.Lanes < 1 || r.Node.Sole {
-		return refusal(op, fmt.Errorf("a node needs at least one lane, not %d, and cannot be alone", r.Lanes))
+		return refusal(op, fmt.Errorf("a node needs at least one lane, has %d, and must not be registered as the sole node", r.Lanes))
 	}
 	n := &r.Node
 	return s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {

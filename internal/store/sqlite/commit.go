@@ -86,7 +86,7 @@ func (t *batchWriter) fence() error {
 	q.setInt(4, b.Number)
 	ok, err := t.one(q)
 	if err == nil && !ok {
-		err = store.Errorf(store.Fenced, opCommit, "the fence of lane %d of %s does not stand at batch %d under epoch %d",
+		err = store.Errorf(store.Fenced, opCommit, "the fence of lane %d of %s is not at batch %d of epoch %d",
 			b.Lane.Lane, b.Lane.Node, b.Number-1, b.Lane.Epoch)
 	}
 	return err
@@ -480,7 +480,7 @@ func (t *batchWriter) writeCursors() error {
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("cursor of shard %d for shard %d: %w", row.To, row.From, err)
 		} else if !ok {
-			return refusedError("the cursor of shard %d for shard %d does not stand at %d", row.To, row.From, row.Prev)
+			return refusedError("the cursor of shard %d for shard %d is not at position %d", row.To, row.From, row.Prev)
 		}
 	}
 
@@ -603,7 +603,7 @@ func (t *batchWriter) readExisting() ([]store.ExistingStart, error) {
 		}
 		// No later step of a valid batch frees an address, so the run must exist.
 		if e == nil {
-			return nil, refusedError("start of %s: its address was in use and no longer is", t.b.Starts[i].Start.Run)
+			return nil, refusedError("start of %s: the address was taken, but its run no longer exists", t.b.Starts[i].Start.Run)
 		}
 		out = append(out, store.ExistingStart{Index: i, Execution: *e})
 	}

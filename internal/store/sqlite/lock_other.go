@@ -12,5 +12,5 @@ func unlock(*os.File) {}
 // tryLock always fails. Without a lock two processes could write to the store, and the store would
 // lose data.
 func tryLock(*os.File) (bool, error) {
-	return false, errors.New("this system has no file locks that this build knows")
+	return false, errors.New("this build does not support file locks on this operating system")
 }

@@ -84,7 +84,7 @@ func (s *Store) reportGrowth(w *writer) {
 	l := &w.log
 	switch {
 	case l.tooLarge() && l.largest == 0:
-		s.cfg.Logger.Warn("the write-ahead log grows: a program with an open transaction on the file keeps it from starting again; end that transaction",
+		s.cfg.Logger.Warn("the write-ahead log grows, because a program has an open transaction on the file; end that transaction",
 			"path", s.cfg.Path, "bytes", l.pages*w.pageSize, "normal_bytes", l.limit*w.pageSize, "own_readers", cap(s.readers)-len(s.readers))
 		l.largest = l.pages
 	case l.tooLarge():

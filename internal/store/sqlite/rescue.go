@@ -77,7 +77,7 @@ func (e *nameError) Error() string {
 		return fmt.Sprintf("%s; up to %d commits since %s could not be saved (%v) and are lost when the process ends",
 			text, e.commits, e.since.UTC().Format(time.RFC3339), e.problem)
 	case e.name == e.path:
-		return text + "; every commit was saved in the file that is open, and is lost with the process if that was deleted"
+		return text + "; the open file has every commit; if that file was deleted, the commits are lost when the process ends"
 	}
 	return fmt.Sprintf("%s; every commit was saved in %s", text, e.path)
 }
@@ -88,7 +88,7 @@ func (e *nameError) Unwrap() error { return e.problem }
 func (e *nameError) hint() string {
 	switch {
 	case !e.saved && errors.Is(e.problem, errReaders):
-		return "end the programs that read the file, then close the store, which tries to save them once more"
+		return "end the programs that read the file, then close the store: Close tries once more to save the commits"
 	case !e.saved:
 		return "restore a backup"
 	case e.name == e.path:
@@ -100,7 +100,7 @@ func (e *nameError) hint() string {
 }
 
 // errReaders means that the whole log cannot be moved, because of a reader.
-var errReaders = errors.New("a program that reads the file holds an old state of it")
+var errReaders = errors.New("a program that reads the file still uses an old snapshot")
 
 // rescue stops all writing when a file has lost its name, and saves the contents of the open log.
 // The caller holds the writer.

@@ -33,7 +33,7 @@ func (c *counter) add() { c.n++ }
 // ---- waiting
 
 var wrongSleep = perdure.NewOperation(accounts, "sleep", func(ctx perdure.EntityCtx, s *account, n int) (int, error) {
-	time.Sleep(time.Second) // want `time\.Sleep in an entity: the other calls of the key wait, and a crash loses it; start a workflow that waits with ctx\.Sleep \[clock\]`
+	time.Sleep(time.Second) // want `time\.Sleep in an entity: the other calls of the key wait, and a crash loses the timer; start a workflow that waits with ctx\.Sleep \[clock\]`
 	return n, nil
 })
 
@@ -48,7 +48,7 @@ var (
 )
 
 var wrongRPC = perdure.NewRPC(service, "sleep", func(ctx perdure.EntityCtx, n int) (int, error) {
-	time.Sleep(time.Second) // want `time\.Sleep in a service: the other calls of the key wait, and a crash loses it; start a workflow that waits with ctx\.Sleep \[clock\]`
+	time.Sleep(time.Second) // want `time\.Sleep in a service: the other calls of the key wait, and a crash loses the timer; start a workflow that waits with ctx\.Sleep \[clock\]`
 	return n, nil
 })
 
