@@ -149,6 +149,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 				return visit{}, err
 			}
 			v, err := p.Renew(ctx, r)
+			s.judge(ctx, p, err)
 			if err != nil {
 				return visit{}, err
 			}
