@@ -69,6 +69,8 @@ type part struct {
 
 	mu     sync.Mutex
 	owners []store.ShardOwner // the owners of its shards, as last seen
+	looks  int64              // calls so far that read the owners
+	seen   int64              // the last look that counts; answers of earlier ones are out of date
 	failed time.Time          // time of the last failure; zero after a success
 	away   absence            // for reads
 	busy   time.Time          // start of the oldest visit in progress; zero if there is none
