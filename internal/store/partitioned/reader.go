@@ -60,45 +60,6 @@ func (s *Store) Count(ctx context.Context, q store.Query) (total int64, err erro
 	return total, err
 }
 
-// Tally counts the matching executions in groups. If the parts together have more than q.Limit
-// executions, it reads the newest executions page by page, because the tally of a part does not say
-// how old the counted executions are.
-func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) ([]store.TallyGroup, error) {
-	t := store.Tally{By: by}
-	total := int64(0)
-	err := s.everywhere(ctx, func(p *part) error {
-		groups, err := p.Tally(ctx, q, by)
-		for _, g := range groups {
-			t.Add(g, g.Count)
-			total += g.Count
-		}
-		return err
-	})
-	if err != nil || total <= int64(q.Limit) {
-		return t.Groups, err
-	}
-
-	const pageSize = 100 // these are whole executions, with their inputs
-	t = store.Tally{By: by}
-	q.After = store.PageMark{}
-	for left := q.Limit; left > 0; {
-		q.Limit = min(left, pageSize)
-		found, err := s.List(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for i := range found.Executions {
-			x := &found.Executions[i]
-			t.Add(store.TallyGroup{Workflow: x.Start.Address.Type, Status: x.Outcome.Status, Reason: x.Reason()}, 1)
-			q.After = store.PageMark{Started: x.Start.At, Run: x.Start.Run}
-		}
-		if left -= len(found.Executions); !found.More || len(found.Executions) == 0 {
-			break
-		}
-	}
-	return t.Groups, nil
-}
-
 // Tenants returns the tenants that have executions, sorted.
 func (s *Store) Tenants(ctx context.Context) (all []string, err error) {
 	err = s.everywhere(ctx, func(p *part) error {
