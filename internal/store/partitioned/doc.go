@@ -31,9 +31,11 @@
 //   - A registration in a member may arrive late, after the node was fenced and other nodes have
 //     taken its shards. Such a registration gives the node fences, but the node never had a shard
 //     of this member. It takes shards there only after a registration has succeeded, and a process
-//     never has two registrations of a node in a member under way. So once a node has taken a
-//     shard, no registration of it can still arrive. The next Acquire removes a node that was
-//     registered late.
+//     never has two registrations of a node in a member under way. If the connection of one is cut,
+//     its transaction may still commit, but it has written the row of the node, so the next
+//     registration of the node waits until it has ended. So once a node has taken a shard, no
+//     registration of it can still arrive. The next Acquire removes a node that was registered
+//     late. TestRegistrationThatArrivesAfterItsConnectionWasCut and its neighbour prove both.
 //
 // Unregister removes a node from the members first and then from the home. If the process dies in
 // between, the lease of the node expires, and FenceNode finishes the work.
