@@ -64,6 +64,7 @@ var limits = []struct{ row, file, code string }{
 	{"| how long a key without calls stays in memory | 1 min |", "internal/engine/lane/resting.go", "defaultEntityIdle = time.Minute"},
 	{"| keys in memory without calls, per lane | 100,000 |", "internal/engine/lane/resting.go", "entityCacheEntries = 100_000"},
 	{"| bytes of their states | 64 MiB |", "internal/engine/lane/resting.go", "entityCacheBytes = 64 << 20"},
+	{"| bytes of the reason of a disabled limit, or of a paused queue | 1,000 |", "internal/engine/flow/flow.go", "MaxReason = 1000"},
 	{"| bytes of the name of a tenant | 64 |", "internal/model/tenant.go", "MaxTenant = 64"},
 	{"| `perdure tenant set --open`, at most 1,000,000,000 |", "internal/core/rule/allowance.go", "MaxOpen      = 1_000_000_000"},
 	{"| `perdure tenant set --starts`, at most 1,000,000 |", "internal/core/rule/allowance.go", "MaxStarts    = 1_000_000"},

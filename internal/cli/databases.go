@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // databasesVariable has the databases that hold shard groups, as --databases does.
@@ -56,4 +59,44 @@ func (f *serveFlags) checkDatabasePasswords(urls map[string]string, log *slog.Lo
 		}
 	}
 	return nil
+}
+
+// partFindings checks the clocks of the databases that hold shard groups, and the connections to
+// them. There are no such findings if the store is one database.
+func partFindings(ctx context.Context, st store.Store) (found []finding) {
+	divided, ok := st.(interface {
+		Part(n int) (part store.Part, name string)
+	})
+	if !ok {
+		return nil
+	}
+
+	for i, d := range st.Info().Databases {
+		part, _ := divided.Part(i + 1)
+		for _, f := range onePartFindings(ctx, part) {
+			f.Check += " of database " + d.Name
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// onePartFindings checks one database. If the database does not answer, that is a finding: the
+// command still checks the rest.
+func onePartFindings(ctx context.Context, part store.Part) []finding {
+	sent := time.Now()
+	view, err := part.Members(ctx)
+	if err != nil {
+		return []finding{{"clock", "problem", err.Error()}}
+	}
+	found := []finding{clockFinding(view.Now, sent, time.Now())}
+
+	if inspected, ok := part.(store.Inspected); ok {
+		about, err := inspected.Inspect(ctx)
+		if err != nil {
+			return append(found, finding{"role", "problem", err.Error()})
+		}
+		found = append(found, databaseFindings(about)...)
+	}
+	return found
 }

@@ -88,4 +88,24 @@ func TestCommandsOnSeveralDatabases(t *testing.T) {
 		t.Errorf("the list lacks an execution of the first database:\n%s", list)
 	}
 	do("database frankfurt", 9, "doctor") // no process has the code of the executions
+
+	// Each database has its own clock, role and pooler.
+	separator := "?"
+	if strings.Contains(eu, "?") {
+		separator = "&"
+	}
+	count := map[string]int{}
+	details := map[string]string{}
+	for _, f := range decode[[]struct{ Check, State, Detail string }](t, alone("", 9, "doctor", "-o", "json", "--databases", "frankfurt="+eu+separator+"prepare=off")) {
+		count[f.Check]++
+		details[f.Check] = f.Detail
+	}
+	for _, check := range []string{"clock", "role", "pooler"} {
+		if of := check + " of database frankfurt"; count[check] != 1 || count[of] != 1 {
+			t.Errorf("%d findings %q and %d findings %q, want one each", count[check], check, count[of], of)
+		}
+	}
+	if !strings.Contains(details["pooler of database frankfurt"], "prepare=off") || strings.Contains(details["pooler"], "prepare=off") {
+		t.Errorf("pooler: %q, of the other database: %q", details["pooler"], details["pooler of database frankfurt"])
+	}
 }

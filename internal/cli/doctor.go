@@ -29,7 +29,7 @@ type finding struct {
 func newDoctor(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check a store for problems",
-		Long: `Check a store: schema, databases of shard groups, nodes, shards, clocks, the log of SQLite, blocked executions of all tenants, unreadable messages. The command changes nothing. The exit code is 9 if it finds a problem.
+		Long: `Check a store: schema, databases of shard groups, nodes, shards, clock, role and pooler of each database, the log of SQLite, blocked executions of all tenants, unreadable messages. The command changes nothing. The exit code is 9 if it finds a problem.
 
 With --server and an admin key it checks what the server knows: its health, its store (clock, schema, role and pooler of the database), nodes and shards, the versions of its workers, and the executions and tasks of all tenants.`,
 		Example: "  perdure doctor --store postgres://localhost/app\n  perdure doctor --server grpc://host:7800",
@@ -125,6 +125,7 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 		}
 		found = append(found, databaseFindings(about)...)
 	}
+	found = append(found, partFindings(ctx, n.Store())...)
 	if logged, ok := n.Store().(store.Logged); ok {
 		f, err := logFinding(logged)
 		if err != nil {
@@ -214,9 +215,10 @@ func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 	return finding{"messages", "ok", "all messages are readable"}, nil
 }
 
-// clockFinding compares the clock of the store with the clock of this machine. A difference is
-// harmless to the engine, because leases use only the clock of the store, but it confuses people
-// who compare times.
+// clockFinding compares the clock of the store, or of one of its databases, with the clock of this
+// machine. A difference is harmless to the engine, because leases use only the clock of the store,
+// but it confuses people who compare times. If the clock of a database that holds shard groups is
+// wrong, requests that wait in it for a time may start late.
 func clockFinding(now model.Time, sent, got time.Time) finding {
 	middle := sent.Add(got.Sub(sent) / 2)
 	skew := now.Std().Sub(middle).Round(time.Millisecond)

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -395,4 +396,76 @@ func TestPurgeable(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+}
+
+// noReads is a store whose executions cannot be read while the test says so, as those of a database
+// that is away.
+type noReads struct {
+	store.Store
+	away  atomic.Bool
+	reads atomic.Int64 // that have failed
+}
+
+func (s *noReads) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (*store.Execution, error) {
+	if s.away.Load() {
+		s.reads.Add(1)
+		return nil, store.Errorf(store.Away, "test", "the database is away")
+	}
+	return s.Store.LoadExecution(ctx, shard, a, run)
+}
+
+// If the database with the runs of requeued dead tasks is away, the sweep still removes the other
+// dead tasks. It asks the database once, and looks at the requeued ones again when the database is
+// back.
+func TestOldDeadTasksGoWhileADatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &noReads{Store: memory.New(memory.Options{})}
+		e := engine.New(engine.Config{Store: st, RetainDead: time.Hour, SweepEvery: time.Minute})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		if err := e.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+
+		h := newHand(e, 10, func(model.Claim) *model.TaskReport { return failureOf("never") })
+		for _, key := range []string{"a", "b", "c", "d"} {
+			if _, err := e.Execute(ctx, submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second) // the sweep looks at them in this order
+		}
+		if err := h.session.Leave(ctx); err != nil {
+			t.Fatal(err)
+		}
+
+		// The first two are requeued, and the new tasks end.
+		newHand(e, 10, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		for _, row := range deadTasks(t, st) {
+			if key := row.Body.Address.Key; key == "a" || key == "b" {
+				if _, err := e.Send(ctx, order(&row, model.DeadTaskRequeue)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		synctest.Wait()
+		st.away.Store(true)
+		time.Sleep(59 * time.Minute)
+		before := st.reads.Load()
+		time.Sleep(5*time.Minute + time.Second)
+		if left := deadTasks(t, st); len(left) != 2 || left[0].Requeued != 1 || left[1].Requeued != 1 {
+			t.Errorf("%d dead tasks are left, want the two that were requeued", len(left))
+		}
+		if n := st.reads.Load() - before; n == 0 || n > 6 {
+			t.Errorf("%d reads of a database that is away in five minutes with a sweep each", n)
+		}
+
+		st.away.Store(false)
+		time.Sleep(2 * time.Minute)
+		if left := deadTasks(t, st); len(left) != 0 {
+			t.Errorf("%d dead tasks are left after the database is back", len(left))
+		}
+	})
 }

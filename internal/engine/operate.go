@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -21,7 +24,8 @@ const (
 
 // sweepDead purges dead tasks that are too old, a few pages at a time. Dead tasks whose requeued
 // run is open stay. They must not hold up the other dead tasks, so the next sweep continues after
-// them.
+// them. Dead tasks whose requeued run cannot be read, because its database is away, stay as well.
+// The sweep then returns the error, after it has purged the others.
 func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now model.Time) (purged int, err error) {
 	keep := inc.eng.cfg.RetainDead
 	if keep < 0 {
@@ -29,10 +33,12 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 	}
 
 	st := inc.eng.cfg.Store
+	away := map[int]bool{} // databases that the rest of the sweep does not ask again
+	var failed error       // the first read of a requeued run that failed
 	for range deadPages {
 		rows, err := st.LoadDeadBefore(ctx, mine, now.Add(-keep), inc.swept, deadPage)
 		if err != nil {
-			return purged, err
+			return purged, errors.Join(err, failed)
 		}
 
 		var ms []*model.Message
@@ -44,8 +50,15 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 			var run *store.Execution
 
 			if q := row.Body.Requeued; !q.IsZero() {
-				if run, err = st.LoadExecution(ctx, inc.shardOf(q.Address), q.Address, q.Run); err != nil {
-					return purged, err
+				shard := inc.shardOf(q.Address)
+				part := inc.eng.division.partOf(shard)
+				if away[part] {
+					continue
+				}
+				if run, err = st.LoadExecution(ctx, shard, q.Address, q.Run); err != nil {
+					// A damaged row says nothing about others.
+					failed, away[part] = cmp.Or(failed, err), !fault.Is(err, fault.Corrupt)
+					continue
 				}
 			}
 
@@ -66,13 +79,13 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 
 		if len(rows) < deadPage {
 			inc.swept = store.DeadPlace{}
-			return purged, nil
+			break
 		}
 
 		inc.swept = rows[len(rows)-1].Place()
 	}
 
-	return purged, nil
+	return purged, failed
 }
 
 // OnItsWay is how long the run of a requeued dead task may be in flight to its shard. If the run

@@ -53,7 +53,14 @@ func openPostgres(ctx context.Context, cfg *Config) (store.Store, error) {
 	}
 	st, err := partitioned.New(home, members)
 	if err != nil {
-		return nil, fail(fault.WithHint(err, "stop all processes, and run `perdure migrate`"))
+		hint := "stop all processes, and run `perdure migrate`"
+		for i := range members {
+			if has := members[i].Store.Info().Groups; len(has) > len(home.Info().Groups) {
+				hint = postgres.UnfinishedHint(has, home.Info().Groups)
+				break
+			}
+		}
+		return nil, fail(fault.WithHint(err, "%s", hint))
 	}
 	return st, nil
 }

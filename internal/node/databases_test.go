@@ -1,12 +1,16 @@
 package node_test
 
 import (
+	"errors"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/pgproxy"
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
@@ -58,6 +62,55 @@ func TestSeveralDatabases(t *testing.T) {
 	err = open(func(c *node.Config) { c.Databases = map[string]string{"postgres://u:secret@host/db": ""} })
 	if refuse("not a list of names", err); err != nil && strings.Contains(err.Error(), "secret") {
 		t.Errorf("the error shows a password: %v", err)
+	}
+}
+
+// If AddGroups ends before the first database knows the new group, the store does not open. Every
+// error says which command continues, and that command does.
+func TestAddGroupsThatEndsInBetween(t *testing.T) {
+	t.Parallel()
+	cfg := node.Config{URL: pgtest.URL(t), AllowUnsafe: true, Databases: map[string]string{"frankfurt": pgtest.URL(t)}}
+	if _, err := node.AddGroups(t.Context(), cfg, "eu=4@frankfurt"); err != nil {
+		t.Fatal(err)
+	}
+	open := func() error {
+		s, err := node.OpenStore(t.Context(), cfg)
+		if err == nil {
+			err = s.Close()
+		}
+		return err
+	}
+	hints := func(what string, err error, command string) {
+		t.Helper()
+		var f *fault.Error
+		if !errors.As(err, &f) || !strings.Contains(f.Hint, command) {
+			t.Errorf("%s: %v (%+v), want a hint with %q", what, err, f, command)
+		}
+	}
+
+	target, err := url.Parse(cfg.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := pgproxy.New(t, target.Host)
+	broken := cfg
+	broken.URL = proxy.URL(cfg.URL)
+	trigger := proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Nth: 2, Match: pgproxy.Mentions("meta set databases")})
+	_, err = node.AddGroups(t.Context(), broken, "us=2@frankfurt")
+	if trigger.Cancel() {
+		t.Fatalf("the fault has not occurred: %v", err)
+	}
+	hints("the command", err, "perdure migrate --groups us=2@frankfurt")
+	hints("open", open(), "perdure migrate --groups us=2,")
+	_, err = node.Migrate(t.Context(), cfg)
+	hints("migrate", err, "perdure migrate --groups us=2,")
+
+	st, err := node.AddGroups(t.Context(), cfg, "us=2@frankfurt")
+	if err != nil || st.Groups != "eu=4,us=2" {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	if err := open(); err != nil {
+		t.Error(err)
 	}
 }
 

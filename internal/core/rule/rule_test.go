@@ -369,6 +369,12 @@ func TestForms(t *testing.T) {
 		t.Errorf("%s, %v", again, err)
 	}
 
+	// Versions that do not know disabled limits read every enabled one.
+	l.Disabled, l.Why = false, ""
+	if enabled, err := json.Marshal(l); err != nil || string(enabled) != strings.Replace(writtenLimit, `,"disabled":true,"reason":"quota"`, "", 1) {
+		t.Errorf("%s, %v", enabled, err)
+	}
+
 	var b rule.Breaker
 	if err := json.Unmarshal([]byte(writtenBreaker), &b); err != nil {
 		t.Fatal(err)

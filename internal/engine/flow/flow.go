@@ -30,6 +30,18 @@ const (
 	settingFound   = "limit_found"   // the claims of dead nodes that a node has found, see found
 )
 
+// MaxReason bounds the reason of a disabled limit and of a paused queue, in bytes. Every node keeps
+// these reasons in memory.
+const MaxReason = 1000
+
+// checkReason refuses a reason that is too long.
+func checkReason(what, name, why string) error {
+	if len(why) > MaxReason {
+		return fault.New(fault.Invalid, "%s %s: the reason has %d bytes, at most %d are allowed", what, name, len(why), MaxReason)
+	}
+	return nil
+}
+
 // pausedQueue is the body of a settingQueue.
 type pausedQueue struct {
 	Why string `json:"why,omitempty"`

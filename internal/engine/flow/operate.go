@@ -191,6 +191,9 @@ func (f *Flow) editLimit(tenant, name string, known []string, next func(old *sto
 		if err != nil {
 			return nil, false, err
 		}
+		if err := checkReason(settingLimit, name, l.Why); err != nil {
+			return nil, false, err
+		}
 		l.Tenant = tenant
 		body, err := json.Marshal(l)
 		if err != nil {
@@ -385,6 +388,9 @@ func (f *Flow) PauseQueue(ctx context.Context, tenant, name, why string) error {
 
 // editQueue returns the edit that pauses a queue.
 func editQueue(tenant, name, why string) (edit, error) {
+	if err := checkReason(settingQueue, name, why); err != nil {
+		return edit{}, err
+	}
 	body, err := json.Marshal(pausedQueue{Why: why})
 	if err != nil {
 		return edit{}, fault.New(fault.Invalid, "queue %s: %w", name, err)

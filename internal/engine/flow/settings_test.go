@@ -3,9 +3,11 @@ package flow_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
@@ -78,4 +80,53 @@ func TestSettingVersions(t *testing.T) {
 	if err := bob.SetSetting(ctx, key, nil, &read[0].Version); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a removal of an old version: %v", err)
 	}
+}
+
+// Every node keeps the reasons of disabled limits and paused queues in memory. So they are bounded,
+// in bytes, in every way in which an operator can store them. A refused reason changes nothing.
+func TestReasonsAreBounded(t *testing.T) {
+	t.Parallel()
+	f, ctx := newFlow(memory.New(memory.Options{})), t.Context()
+	limit := store.SettingKey{Tenant: "acme", Kind: "limit", Name: "smtp"}
+	queue := store.SettingKey{Tenant: "acme", Kind: "queue", Name: "mail"}
+	if err := f.SetSetting(ctx, limit, []byte(`{"name":"smtp","per":"name","concurrency":1}`), nil); err != nil {
+		t.Fatal(err)
+	}
+
+	ways := map[string]func(why string) error{
+		"DisableLimit": func(why string) error { return f.DisableLimit(ctx, "acme", "smtp", why) },
+		"setting of a limit": func(why string) error {
+			return f.SetSetting(ctx, limit, fmt.Appendf(nil, `{"name":"smtp","per":"name","concurrency":1,"disabled":true,"reason":%q}`, why), nil)
+		},
+		"PauseQueue": func(why string) error { return f.PauseQueue(ctx, "acme", "mail", why) },
+		"setting of a queue": func(why string) error {
+			return f.SetSetting(ctx, queue, fmt.Appendf(nil, `{"why":%q}`, why), nil)
+		},
+	}
+	fits, tooLong := strings.Repeat("é", flow.MaxReason/2), strings.Repeat("é", flow.MaxReason/2)+"e"
+	for way, set := range ways {
+		if err := set(fits); err != nil {
+			t.Errorf("%s: a reason of %d bytes: %v", way, len(fits), err)
+		}
+		before := settings(t, f)
+		if err := set(tooLong); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "1001 bytes") {
+			t.Errorf("%s: a reason of %d bytes: %v, want an error that says so", way, len(tooLong), err)
+		}
+		if after := settings(t, f); after != before {
+			t.Errorf("%s: a refused reason has changed a setting", way)
+		}
+	}
+}
+
+// settings returns all settings of a flow with their versions.
+func settings(t *testing.T, f *flow.Flow) (text string) {
+	t.Helper()
+	all, err := f.Settings(t.Context(), func(store.SettingKey) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		text += fmt.Sprintf("%s %d %s\n", s.SettingKey, s.Version, s.Body)
+	}
+	return text
 }

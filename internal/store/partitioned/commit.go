@@ -41,6 +41,7 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 	if err != nil {
 		return c, p.explain(err)
 	}
+	p.comeBack()
 	p.noteFreed(b.Free)
 	s.forgetLater(away)
 	return c, nil

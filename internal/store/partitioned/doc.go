@@ -31,9 +31,11 @@
 //   - A registration in a member may arrive late, after the node was fenced and other nodes have
 //     taken its shards. Such a registration gives the node fences, but the node never had a shard
 //     of this member. It takes shards there only after a registration has succeeded, and a process
-//     never has two registrations of a node in a member under way. So once a node has taken a
-//     shard, no registration of it can still arrive. The next Acquire removes a node that was
-//     registered late.
+//     never has two registrations of a node in a member under way. If the connection of one is cut,
+//     its transaction may still commit, but it has written the row of the node, so the next
+//     registration of the node waits until it has ended. So once a node has taken a shard, no
+//     registration of it can still arrive. The next Acquire removes a node that was registered
+//     late. TestRegistrationThatArrivesAfterItsConnectionWasCut and its neighbour prove both.
 //
 // Unregister removes a node from the members first and then from the home. If the process dies in
 // between, the lease of the node expires, and FenceNode finishes the work.
@@ -55,10 +57,17 @@
 //
 // Calls for the shards of that part fail with an error that names the database and its groups.
 // Calls for shards of other parts succeed. Lists and counts over all shards fail, because their
-// result would be incomplete. Renew and Acquire wait only a short time for members. If a member
-// does not answer in that time, a renewal returns the owners that the store has seen last. If the
-// answer of a member to Acquire is lost, the acquired shards appear in the next view. Sweeps leave
-// out the part that cannot be reached, and its rows wait for a later sweep.
+// result would be incomplete.
+//
+// After a read of a member has failed, a probe finds out whether the member is away. While it is,
+// reads of the member fail at once. After a pause, which grows from 2 s to 30 s, one read tries
+// again. A call of any kind that succeeds, such as the next renewal, proves that the member is
+// back. Commits always try: they do not wait for a pause.
+//
+// Renew and Acquire wait only a short time for members. If a member does not answer in that time, a
+// renewal returns the owners that the store has seen last. If the answer of a member to Acquire is
+// lost, the acquired shards appear in the next view. Sweeps leave out the part that cannot be
+// reached, and its rows wait for a later sweep.
 //
 // # What is not atomic
 //

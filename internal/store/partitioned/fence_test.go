@@ -29,6 +29,8 @@ type flaky struct {
 	registrations atomic.Int32 // registrations that are under way
 	arrived       chan struct{}
 	refuses       atomic.Bool // makes registrations fail with a refusal
+	// held holds the answers of renewals back, after the member has made them, until it is closed.
+	held atomic.Pointer[heldAnswers]
 	// within is the time limit that the last call of LoadReplies or Sweep had; 0 means that it had
 	// none.
 	within atomic.Int64
@@ -73,8 +75,15 @@ func (f *flaky) Unregister(ctx context.Context, n model.NodeID, epoch int64) err
 	return cmpErr(f.broken(), func() error { return f.Part.Unregister(ctx, n, epoch) })
 }
 
+// heldAnswers are answers of renewals that are made and have not arrived.
+type heldAnswers struct{ made, arrive chan struct{} }
+
 func (f *flaky) Renew(ctx context.Context, r store.RenewRequest) (v store.View, err error) {
 	err = cmpErr(f.broken(), func() error { v, err = f.Part.Renew(ctx, r); return err })
+	if h := f.held.Swap(nil); h != nil {
+		close(h.made)
+		<-h.arrive
+	}
 	return v, err
 }
 
@@ -169,6 +178,8 @@ func TestStepsBetweenDatabases(t *testing.T) {
 		"registration that a member refuses":     testRegistrationThatAMemberRefuses,
 		"freed shard while a member is away":     testFreedShardWhileAMemberIsAway,
 		"time of a member":                       testTimeOfAMember,
+		"view that arrives late":                 testViewThatArrivesLate,
+		"nodes that end without leaving":         testNodesThatEndWithoutLeaving,
 	} {
 		t.Run(name+"/memory", func(t *testing.T) {
 			t.Parallel()
@@ -593,6 +604,72 @@ func testFreedShardWhileAMemberIsAway(t *testing.T, c *scene) {
 	c.member.down.Store(true)
 	if v := n.Renew(time.Hour, 0); v.Owners[0].Node != n.ID || !v.Owners[1].Node.IsZero() {
 		t.Errorf("owners %+v, want the node for shard 0, and none for shard 1", v.Owners)
+	}
+}
+
+// A view of the member that was made before a node has freed a shard, and arrives after that, does
+// not bring the node back as the owner. Neither does it hide a shard that the node has taken since.
+func testViewThatArrivesLate(t *testing.T, c *scene) {
+	t.Helper()
+	n := c.Join(2)
+	n.Acquire(0, 1)
+	ownsAway := func(change func()) bool {
+		t.Helper()
+		h := &heldAnswers{make(chan struct{}), make(chan struct{})}
+		c.member.held.Store(h)
+		late := make(chan struct{})
+		go func() {
+			defer close(late)
+			_, _ = c.Store.Renew(t.Context(), store.RenewRequest{Node: n.ID, Epoch: n.Epoch, TTL: time.Hour})
+		}()
+		<-h.made
+		change()
+		close(h.arrive)
+		<-late
+
+		c.member.down.Store(true) // so the next view has the owners that were seen last
+		defer c.member.down.Store(false)
+		return n.Renew(time.Hour, 0, 1).Owners[1].Node == n.ID
+	}
+
+	if ownsAway(func() { n.Lanes[1].Write(func(b *store.Batch) { b.Free = []model.ShardID{1} }) }) {
+		t.Error("a late view says that the node owns the shard that it has freed")
+	}
+	c.eventually("the shard", func() bool {
+		n.Renew(time.Hour, 0, 1)
+		got, err := c.Store.Acquire(t.Context(), n.ID, n.Epoch, []model.ShardID{1})
+		return err == nil && len(got) == 1
+	})
+	n.Lanes[1].Write(func(b *store.Batch) { b.Free = []model.ShardID{1} })
+	if !ownsAway(func() { n.Acquire(1) }) {
+		t.Error("a late view hides the shard that the node has taken")
+	}
+}
+
+// A node that ends without leaving, and was fenced by another one, is forgotten.
+func testNodesThatEndWithoutLeaving(t *testing.T, c *scene) {
+	t.Helper()
+	last := c.Join(2)
+	for range 5 {
+		next := c.Join(2)
+		last.Fence()
+		last = next
+	}
+	if n := c.Store.(*partitioned.Store).Registrations(); n != 6 {
+		t.Errorf("%d registrations before a renewal, want 6: the test proves nothing", n)
+	}
+	last.Renew(time.Hour, 0, 1)
+	if n := c.Store.(*partitioned.Store).Registrations(); n != 1 {
+		t.Errorf("%d registrations are kept, want 1", n)
+	}
+
+	// The node that lives can still register where it is missing.
+	c.eventually("the shards", func() bool {
+		got, err := c.Store.Acquire(t.Context(), last.ID, last.Epoch, []model.ShardID{0, 1})
+		return err == nil && len(got) == 2
+	})
+	if !c.mayWrite(last, 0) || !c.mayWrite(last, 1) {
+		t.Error("the node that lives cannot write")
 	}
 }
 

@@ -19,11 +19,14 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 			continue
 		}
 		receiver := s.parts[i]
-		rows, again, err := receiver.LoadMessages(ctx, mine, limit, maxBytes)
+		err := s.ifThere(ctx, receiver, func() error {
+			rows, again, err := receiver.LoadMessages(ctx, mine, limit, maxBytes)
+			out, more = append(out, rows...), more || again
+			return err
+		})
 		if err != nil {
-			return nil, false, receiver.explain(err)
+			return nil, false, err
 		}
-		out, more = append(out, rows...), more || again
 
 		for _, sender := range s.parts {
 			if sender == receiver || sender.isSick() {
@@ -83,13 +86,18 @@ func (s *Store) loadForeign(ctx context.Context, sender, receiver *part, shards 
 // ask calls a part on behalf of work that also concerns another part. It waits for a limited time.
 // If the call fails, ask notes that the part is in trouble.
 func (p *part) ask(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
+	return p.explain(p.askBriefly(ctx, limit, call))
+}
+
+// askBriefly is ask without the name of the part in the error.
+func (p *part) askBriefly(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := call(limited)
 	if err != nil && ctx.Err() == nil { // otherwise the caller has given up
 		p.note(err)
 	}
-	return p.explain(err)
+	return err
 }
 
 // cursors returns the cursors of receivers of this part.
@@ -204,11 +212,15 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 		if len(mine) == 0 {
 			continue
 		}
-		rows, again, err := s.parts[i].LoadInbox(ctx, mine, now, limit, maxBytes)
+		p := s.parts[i]
+		err := s.ifThere(ctx, p, func() error {
+			rows, again, err := p.LoadInbox(ctx, mine, now, limit, maxBytes)
+			out, more = append(out, rows...), more || again
+			return err
+		})
 		if err != nil {
-			return nil, false, s.parts[i].explain(err)
+			return nil, false, err
 		}
-		out, more = append(out, rows...), more || again
 	}
 	slices.SortStableFunc(out, func(a, b store.InboxRow) int { return a.ID.Compare(b.ID) })
 	n := fitting(out, limit, maxBytes, func(r *store.InboxRow) int { return messageSize(&r.Message, r.Damaged) })
@@ -255,7 +267,7 @@ func gather[K, T any](ctx context.Context, s *Store, keys [][]K, load func(conte
 			errs = append(errs, p.explain(store.Errorf(store.Away, "load", "the last call has failed")))
 			continue
 		}
-		rows, err := loadPart(ctx, p, mine, load)
+		rows, err := loadPart(ctx, s, p, func(ctx context.Context) ([]T, error) { return load(ctx, p, mine) })
 		out, errs = append(out, rows...), append(errs, err)
 	}
 	return out, errors.Join(errs...)
@@ -264,13 +276,15 @@ func gather[K, T any](ctx context.Context, s *Store, keys [][]K, load func(conte
 // loadPart reads from one part. It does not wait long for a member, even if it reads only from that
 // member. The reason is that callers that come later wait for rows of other parts until loadPart
 // returns.
-func loadPart[K, T any](ctx context.Context, p *part, keys []K, load func(context.Context, *part, []K) ([]T, error)) (rows []T, err error) {
+func loadPart[T any](ctx context.Context, s *Store, p *part, load func(context.Context) ([]T, error)) (rows []T, err error) {
 	if p.index == 0 {
-		return load(ctx, p, keys)
+		return load(ctx)
 	}
-	err = p.ask(ctx, sickFor, func(ctx context.Context) error {
-		rows, err = load(ctx, p, keys)
-		return err
+	err = s.ifThere(ctx, p, func() error {
+		return p.askBriefly(ctx, sickFor, func(ctx context.Context) error {
+			rows, err = load(ctx)
+			return err
+		})
 	})
 	return rows, err
 }

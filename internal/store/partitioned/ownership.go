@@ -47,11 +47,12 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 		if err := s.join(ctx, p, n.ID); err != nil {
 			return struct{}{}, err
 		}
+		look := p.beginLook()
 		v, err := p.Members(ctx)
 		if err != nil {
 			return struct{}{}, err
 		}
-		s.noteOwners(p, v.Owners)
+		s.noteOwners(p, look, v.Owners)
 		if sole {
 			err = fenceAll(ctx, p, v.Members, func(m *store.Member) bool { return m.ID == n.ID })
 		}
@@ -110,13 +111,27 @@ func (s *Store) unjoined(p *part, node model.NodeID) *registration {
 	return nil
 }
 
+// beginLook returns the number of a call that reads the owners of shards, for noteOwners.
+func (p *part) beginLook() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.looks++
+	return p.looks
+}
+
 // noteOwners remembers the owners of the shards of a part. A view of a part also has shards of
 // other parts, if its store has rows for them.
-func (s *Store) noteOwners(p *part, owners []store.ShardOwner) {
+//
+// A view may arrive late. It is ignored if a later look has arrived, or if this process has taken
+// or freed a shard of the part since the look began. Otherwise it could say that a node owns a
+// shard that it has freed, and the node would take the shard again.
+func (s *Store) noteOwners(p *part, look int64, owners []store.ShardOwner) {
 	mine := slices.DeleteFunc(slices.Clone(owners), func(o store.ShardOwner) bool { return s.partOf(o.Shard) != p })
 	p.mu.Lock()
-	p.owners = mine
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	if look > p.seen {
+		p.owners, p.seen = mine, look
+	}
 }
 
 // fenceAll removes nodes from a part, except the nodes for which keep returns true. The caller has
@@ -148,17 +163,20 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 			if err := s.join(ctx, p, r.Node); err != nil {
 				return visit{}, err
 			}
+			look := p.beginLook()
 			v, err := p.Renew(ctx, r)
+			s.judge(ctx, p, err)
 			if err != nil {
 				return visit{}, err
 			}
-			s.noteOwners(p, v.Owners)
+			s.noteOwners(p, look, v.Owners)
 			return visit{v.Mail}, nil
 		})
 	}) {
 		return store.View{}, store.Errorf(store.Away, "renew", "the store is closed")
 	}
 
+	known := s.registrations()
 	v, err := s.parts[0].Renew(ctx, r)
 	if err != nil {
 		if store.ClassOf(err) == store.Fenced {
@@ -166,6 +184,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 		}
 		return store.View{}, err
 	}
+	s.forgetGone(known, v.Members)
 	timer := time.NewTimer(max(0, waitFor(r.TTL)-time.Since(begun)))
 	defer timer.Stop()
 	select {
@@ -238,9 +257,10 @@ func (s *Store) Members(ctx context.Context) (store.View, error) {
 		return v, err
 	}
 	inMembers(ctx, s, s.parts[1:], longestWait, func(ctx context.Context, p *part) (struct{}, error) {
+		look := p.beginLook()
 		v, err := p.Members(ctx)
 		if err == nil {
-			s.noteOwners(p, v.Owners)
+			s.noteOwners(p, look, v.Owners)
 		}
 		return struct{}{}, err
 	})
@@ -330,12 +350,16 @@ func (s *Store) acquireIn(ctx context.Context, p *part, node model.NodeID, epoch
 // noteAcquired corrects the remembered owners of the shards of the part, after a node has acquired
 // some of them.
 func (p *part) noteAcquired(node model.NodeID, epoch int64, got []store.AcquiredShard) {
+	if len(got) == 0 {
+		return
+	}
 	taken := make(map[model.ShardID]bool, len(got))
 	for i := range got {
 		taken[got[i].Shard] = true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.seen = p.looks
 	for i := range p.owners {
 		if o := &p.owners[i]; taken[o.Shard] {
 			o.Node, o.Epoch = node, epoch
@@ -352,6 +376,7 @@ func (p *part) noteFreed(shards []model.ShardID) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.seen = p.looks
 	for i := range p.owners {
 		if o := &p.owners[i]; slices.Contains(shards, o.Shard) {
 			o.Node, o.Epoch = model.NodeID{}, 0
@@ -378,6 +403,30 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 	}
 	s.forgetNode(node, epoch)
 	return nil
+}
+
+// registrations returns the nodes that this process has registered, with their epochs.
+func (s *Store) registrations() map[model.NodeID]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[model.NodeID]int64, len(s.nodes))
+	for id, reg := range s.nodes {
+		out[id] = reg.Epoch
+	}
+	return out
+}
+
+// forgetGone forgets the nodes that the home no longer has: nodes that ended without leaving, and
+// that others have fenced. Without this, a process that loses its lease often would keep all nodes
+// that it ever was. known are registrations from before the home was read, so the home has had
+// them.
+func (s *Store) forgetGone(known map[model.NodeID]int64, members []store.Member) {
+	for i := range members {
+		delete(known, members[i].ID)
+	}
+	for id, epoch := range known {
+		s.forgetNode(id, epoch)
+	}
 }
 
 // forgetNode forgets a registration that has ended.

@@ -9,11 +9,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// everywhere calls a function for each part, and stops at the first error.
-func (s *Store) everywhere(do func(p *part) error) error {
+// everywhere calls a function for each part, and stops at the first error. If members are known to
+// be away, it calls none: the error names all of them.
+func (s *Store) everywhere(ctx context.Context, do func(p *part) error) error {
+	if err := s.absentMembers(); err != nil {
+		return err
+	}
 	for _, p := range s.parts {
-		if err := do(p); err != nil {
-			return p.explain(err)
+		if err := s.ifThere(ctx, p, func() error { return do(p) }); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -30,7 +34,7 @@ func page[T any](rows []T, limit int, compare func(a, b *T) int) ([]T, bool) {
 
 // List returns executions, newest start first.
 func (s *Store) List(ctx context.Context, q store.Query) (out store.Page, err error) {
-	err = s.everywhere(func(p *part) error {
+	err = s.everywhere(ctx, func(p *part) error {
 		one, err := p.List(ctx, q)
 		out.Executions, out.More = append(out.Executions, one.Executions...), out.More || one.More
 		return err
@@ -48,7 +52,7 @@ func newestFirst(a, b *store.Execution) int {
 
 // Count counts the matching executions.
 func (s *Store) Count(ctx context.Context, q store.Query) (total int64, err error) {
-	err = s.everywhere(func(p *part) error {
+	err = s.everywhere(ctx, func(p *part) error {
 		n, err := p.Count(ctx, q)
 		total += n
 		return err
@@ -56,48 +60,9 @@ func (s *Store) Count(ctx context.Context, q store.Query) (total int64, err erro
 	return total, err
 }
 
-// Tally counts the matching executions in groups. If the parts together have more than q.Limit
-// executions, it reads the newest executions page by page, because the tally of a part does not say
-// how old the counted executions are.
-func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) ([]store.TallyGroup, error) {
-	t := store.Tally{By: by}
-	total := int64(0)
-	err := s.everywhere(func(p *part) error {
-		groups, err := p.Tally(ctx, q, by)
-		for _, g := range groups {
-			t.Add(g, g.Count)
-			total += g.Count
-		}
-		return err
-	})
-	if err != nil || total <= int64(q.Limit) {
-		return t.Groups, err
-	}
-
-	const pageSize = 100 // these are whole executions, with their inputs
-	t = store.Tally{By: by}
-	q.After = store.PageMark{}
-	for left := q.Limit; left > 0; {
-		q.Limit = min(left, pageSize)
-		found, err := s.List(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for i := range found.Executions {
-			x := &found.Executions[i]
-			t.Add(store.TallyGroup{Workflow: x.Start.Address.Type, Status: x.Outcome.Status, Reason: x.Reason()}, 1)
-			q.After = store.PageMark{Started: x.Start.At, Run: x.Start.Run}
-		}
-		if left -= len(found.Executions); !found.More || len(found.Executions) == 0 {
-			break
-		}
-	}
-	return t.Groups, nil
-}
-
 // Tenants returns the tenants that have executions, sorted.
 func (s *Store) Tenants(ctx context.Context) (all []string, err error) {
-	err = s.everywhere(func(p *part) error {
+	err = s.everywhere(ctx, func(p *part) error {
 		some, err := p.Tenants(ctx)
 		all = append(all, some...)
 		return err
@@ -112,15 +77,13 @@ func (s *Store) Tenants(ctx context.Context) (all []string, err error) {
 // LoadEventsOf returns the stored events of a run that have the kind, newest first.
 func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error) {
 	p := s.partOf(key.Shard)
-	events, err := p.LoadEventsOf(ctx, key, kind, before, limit)
-	return events, p.explain(err)
+	return read(ctx, s, p, func() ([]model.Event, error) { return p.LoadEventsOf(ctx, key, kind, before, limit) })
 }
 
 // LastEvent returns the highest position of the stored events of a run.
 func (s *Store) LastEvent(ctx context.Context, key store.RunKey) (int64, error) {
 	p := s.partOf(key.Shard)
-	n, err := p.LastEvent(ctx, key)
-	return n, p.explain(err)
+	return read(ctx, s, p, func() (int64, error) { return p.LastEvent(ctx, key) })
 }
 
 // runKeys groups keys of runs by their part.
@@ -134,9 +97,10 @@ func (s *Store) LoadLabels(ctx context.Context, keys []store.RunKey) (out []stor
 		if len(mine) == 0 {
 			continue
 		}
-		rows, err := s.parts[i].LoadLabels(ctx, mine)
+		p := s.parts[i]
+		rows, err := read(ctx, s, p, func() ([]store.LabelRow, error) { return p.LoadLabels(ctx, mine) })
 		if err != nil {
-			return nil, s.parts[i].explain(err)
+			return nil, err
 		}
 		out = append(out, rows...)
 	}
@@ -149,8 +113,7 @@ func (s *Store) LoadLabels(ctx context.Context, keys []store.RunKey) (out []stor
 // LoadDetails returns what a description of a run shows.
 func (s *Store) LoadDetails(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID) (store.RunDetails, error) {
 	p := s.partOf(shard)
-	d, err := p.LoadDetails(ctx, shard, address, run)
-	return d, p.explain(err)
+	return read(ctx, s, p, func() (store.RunDetails, error) { return p.LoadDetails(ctx, shard, address, run) })
 }
 
 // LoadOutcomes returns the rows of the given runs that are closed. If a part fails, it returns the
@@ -164,7 +127,7 @@ func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.
 // LoadDeadLetters returns requests and messages that the engine refused and kept, in the order of
 // their ids.
 func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) (out []store.InboxRow, err error) {
-	err = s.everywhere(func(p *part) error {
+	err = s.everywhere(ctx, func(p *part) error {
 		rows, err := p.LoadDeadLetters(ctx, after, limit)
 		out = append(out, rows...)
 		return err
@@ -181,7 +144,7 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 //arch:parameters these are the parameters of the port
 func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, each func(store.RawRow) error) error {
 	p := s.partOf(shard)
-	return p.explain(p.ReadRaw(ctx, shard, address, run, each))
+	return s.ifThere(ctx, p, func() error { return p.ReadRaw(ctx, shard, address, run, each) })
 }
 
 // Search calls found with every stored value that contains the text. It looks at every part twice,
@@ -189,7 +152,7 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, address model.
 // has already searched.
 func (s *Store) Search(ctx context.Context, text string, found func(value []byte) error) error {
 	for range 2 {
-		if err := s.everywhere(func(p *part) error { return p.Search(ctx, text, found) }); err != nil {
+		if err := s.everywhere(ctx, func(p *part) error { return p.Search(ctx, text, found) }); err != nil {
 			return err
 		}
 	}

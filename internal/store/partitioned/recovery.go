@@ -21,7 +21,7 @@ func collect[T any](s *Store, shards []model.ShardID, limit int, compare func(a,
 		}
 		rows, err := load(s.parts[i], mine)
 		if !store.Whole(err) {
-			return nil, s.parts[i].explain(err)
+			return nil, err
 		}
 		skipped = cmp.Or(skipped, err)
 		out = append(out, rows...)
@@ -36,7 +36,7 @@ func collect[T any](s *Store, shards []model.ShardID, limit int, compare func(a,
 // LoadRunnable returns open runs of the shards that are not parked.
 func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after store.RunKey, limit int) ([]store.RunHead, error) {
 	return collect(s, shards, limit, func(a, b store.RunHead) int { return a.Compare(b.RunKey) }, func(p *part, mine []model.ShardID) ([]store.RunHead, error) {
-		return p.LoadRunnable(ctx, mine, after, limit)
+		return read(ctx, s, p, func() ([]store.RunHead, error) { return p.LoadRunnable(ctx, mine, after, limit) })
 	})
 }
 
@@ -44,8 +44,7 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 // after the other.
 func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.Expired, error) {
 	if p := s.only(r.Shards); p != nil {
-		x, err := p.LoadExpired(ctx, r)
-		return x, p.explain(err)
+		return s.loadExpired(ctx, p, r)
 	}
 
 	if r.Limit <= 0 {
@@ -60,9 +59,9 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.
 		if len(mine) == 0 || own.Limit <= 0 {
 			continue
 		}
-		x, err := s.parts[i].LoadExpired(ctx, own)
+		x, err := s.loadExpired(ctx, s.parts[i], own)
 		if err != nil {
-			return store.Expired{}, s.parts[i].explain(err)
+			return store.Expired{}, err
 		}
 		out.Runs = append(out.Runs, x.Runs...)
 	}
@@ -78,9 +77,9 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.
 			break
 		}
 		walk.Shards = parts[i]
-		x, err := s.parts[i].LoadExpired(ctx, walk)
+		x, err := s.loadExpired(ctx, s.parts[i], walk)
 		if err != nil {
-			return store.Expired{}, s.parts[i].explain(err)
+			return store.Expired{}, err
 		}
 		out.Runs, out.Walked, out.Next = append(out.Runs, x.Runs...), out.Walked+x.Walked, x.Next
 		if out.Next != (store.RunKey{}) {
@@ -91,18 +90,20 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.
 	return out, nil
 }
 
+func (s *Store) loadExpired(ctx context.Context, p *part, r store.ExpiredRequest) (store.Expired, error) {
+	return read(ctx, s, p, func() (store.Expired, error) { return p.LoadExpired(ctx, r) })
+}
+
 // LoadExecution returns the current run of an address, or the given run.
 func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID) (*store.Execution, error) {
 	p := s.partOf(shard)
-	x, err := p.LoadExecution(ctx, shard, address, run)
-	return x, p.explain(err)
+	return read(ctx, s, p, func() (*store.Execution, error) { return p.LoadExecution(ctx, shard, address, run) })
 }
 
 // LoadEvents returns stored events of a run.
 func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, limit, maxBytes int) ([]model.Event, error) {
 	p := s.partOf(key.Shard)
-	events, err := p.LoadEvents(ctx, key, after, limit, maxBytes)
-	return events, p.explain(err)
+	return read(ctx, s, p, func() ([]model.Event, error) { return p.LoadEvents(ctx, key, after, limit, maxBytes) })
 }
 
 // LoadRun returns what the engine needs to continue a run.
@@ -110,8 +111,7 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 //arch:parameters these are the parameters of the port
 func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
 	p := s.partOf(shard)
-	r, err := p.LoadRun(ctx, shard, address, run, limit, maxBytes)
-	return r, p.explain(err)
+	return read(ctx, s, p, func() (store.Run, error) { return p.LoadRun(ctx, shard, address, run, limit, maxBytes) })
 }
 
 // LoadRuns returns what LoadRun returns, for the current runs of several addresses. It asks one
@@ -124,9 +124,9 @@ func (s *Store) LoadRuns(ctx context.Context, keys []store.AddressKey, limit, ma
 			end = len(keys)
 		}
 
-		some, err := p.LoadRuns(ctx, keys[:end], limit, maxBytes)
+		some, err := read(ctx, s, p, func() ([]store.Run, error) { return p.LoadRuns(ctx, keys[:end], limit, maxBytes) })
 		if err != nil {
-			return nil, p.explain(err)
+			return nil, err
 		}
 		runs = append(runs, some...)
 		for i := range some {
@@ -146,13 +146,12 @@ func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after st
 		return cmp.Or(cmp.Compare(a.Due, b.Due), a.Run.Compare(b.Run), cmp.Compare(a.ID, b.ID))
 	}
 	return collect(s, shards, limit, byDue, func(p *part, mine []model.ShardID) ([]store.Timer, error) {
-		return p.LoadTimers(ctx, mine, after, until, limit)
+		return read(ctx, s, p, func() ([]store.Timer, error) { return p.LoadTimers(ctx, mine, after, until, limit) })
 	})
 }
 
 // LoadRunTimers returns the open timers of one run.
 func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Timer, error) {
 	p := s.partOf(key.Shard)
-	timers, err := p.LoadRunTimers(ctx, key)
-	return timers, p.explain(err)
+	return read(ctx, s, p, func() ([]store.Timer, error) { return p.LoadRunTimers(ctx, key) })
 }

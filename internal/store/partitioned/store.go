@@ -69,7 +69,10 @@ type part struct {
 
 	mu     sync.Mutex
 	owners []store.ShardOwner // the owners of its shards, as last seen
+	looks  int64              // calls so far that read the owners
+	seen   int64              // the last look that counts; answers of earlier ones are out of date
 	failed time.Time          // time of the last failure; zero after a success
+	away   absence            // for reads
 	busy   time.Time          // start of the oldest visit in progress; zero if there is none
 	visits int                // visits in progress
 	// forgets are remembered answers of this part that batches of other parts want to remove.
@@ -224,7 +227,7 @@ func (p *part) note(err error) {
 	defer p.mu.Unlock()
 	switch {
 	case err == nil:
-		p.failed = time.Time{}
+		p.failed, p.away = time.Time{}, absence{probe: p.away.probe}
 	case isTrouble(err):
 		p.failed = time.Now()
 	}

@@ -12,13 +12,12 @@ import (
 // LoadDead returns a dead task.
 func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow, error) {
 	p := s.partOf(key.Shard)
-	row, err := p.LoadDead(ctx, key)
-	return row, p.explain(err)
+	return read(ctx, s, p, func() (*store.DeadRow, error) { return p.LoadDead(ctx, key) })
 }
 
 // ListDead returns dead tasks, the latest failure first.
 func (s *Store) ListDead(ctx context.Context, q store.DeadQuery) (out store.DeadPage, err error) {
-	err = s.everywhere(func(p *part) error {
+	err = s.everywhere(ctx, func(p *part) error {
 		one, err := p.ListDead(ctx, q)
 		out.Rows, out.More = append(out.Rows, one.Rows...), out.More || one.More
 		return err
@@ -32,7 +31,7 @@ func (s *Store) ListDead(ctx context.Context, q store.DeadQuery) (out store.Dead
 
 // CountDead counts the matching dead tasks.
 func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (total int64, err error) {
-	err = s.everywhere(func(p *part) error {
+	err = s.everywhere(ctx, func(p *part) error {
 		n, err := p.CountDead(ctx, q)
 		total += n
 		return err
@@ -48,7 +47,7 @@ const groupsOfPart = 10_000
 func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) ([]store.DeadGroup, error) {
 	type alike struct{ kind, fingerprint string }
 	groups := map[alike]*store.DeadGroup{}
-	err := s.everywhere(func(p *part) error {
+	err := s.everywhere(ctx, func(p *part) error {
 		some, err := p.GroupDead(ctx, q, max(limit, groupsOfPart))
 		for _, g := range some {
 			all := groups[alike{g.Kind, g.Fingerprint}]
@@ -93,48 +92,44 @@ func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, befo
 		} else {
 			_, err = s.unlessAway(ctx, p, longestSweep, load)
 		}
-		return rows, err
+		return rows, p.explain(err)
 	})
 }
 
 // LoadTaskData returns data of a task, or of all tasks of the run.
 func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.DataRange) ([]store.TaskDatum, error) {
 	p := s.partOf(key.Shard)
-	rows, err := p.LoadTaskData(ctx, key, r)
-	return rows, p.explain(err)
+	return read(ctx, s, p, func() ([]store.TaskDatum, error) { return p.LoadTaskData(ctx, key, r) })
 }
 
 // LoadLogs returns log lines of a task, or of all tasks of the run.
 func (s *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, after store.LogPlace, limit int) ([]store.LogRow, error) {
 	p := s.partOf(key.Shard)
-	rows, err := p.LoadLogs(ctx, key, task, after, limit)
-	return rows, p.explain(err)
+	return read(ctx, s, p, func() ([]store.LogRow, error) { return p.LoadLogs(ctx, key, task, after, limit) })
 }
 
 // LoadEntity returns the row of an entity and the first items of its mailbox.
 func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxBytes int) (store.LoadedEntity, error) {
 	p := s.partOf(key.Shard)
-	e, err := p.LoadEntity(ctx, key, limit, maxBytes)
-	return e, p.explain(err)
+	return read(ctx, s, p, func() (store.LoadedEntity, error) { return p.LoadEntity(ctx, key, limit, maxBytes) })
 }
 
 // LoadMailbox returns the items of a mailbox after the given position.
 func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int64, limit, maxBytes int) ([]model.MailboxItem, error) {
 	p := s.partOf(key.Shard)
-	items, err := p.LoadMailbox(ctx, key, after, limit, maxBytes)
-	return items, p.explain(err)
+	return read(ctx, s, p, func() ([]model.MailboxItem, error) { return p.LoadMailbox(ctx, key, after, limit, maxBytes) })
 }
 
 // LoadMailboxes returns the entities of the shards whose mailbox is not empty, ordered by key.
 func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) ([]store.EntityKey, error) {
 	return collect(s, shards, limit, store.EntityKey.Compare, func(p *part, mine []model.ShardID) ([]store.EntityKey, error) {
-		return p.LoadMailboxes(ctx, mine, after, limit)
+		return read(ctx, s, p, func() ([]store.EntityKey, error) { return p.LoadMailboxes(ctx, mine, after, limit) })
 	})
 }
 
 // ListEntities returns entities, ordered by type and key.
 func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (out store.EntityPage, err error) {
-	err = s.everywhere(func(p *part) error {
+	err = s.everywhere(ctx, func(p *part) error {
 		one, err := p.ListEntities(ctx, q)
 		out.Entities, out.More = append(out.Entities, one.Entities...), out.More || one.More
 		return err

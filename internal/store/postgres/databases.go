@@ -95,8 +95,9 @@ func (c *config) checkPlace(st *Status) error {
 // No process may use the store. Divide may be repeated, and changes nothing the second time.
 //
 // A group that the store already has cannot move. Divide binds the databases first, and stores the
-// new groups in the store last. If Divide ends in between, Open may refuse the store until the
-// caller repeats Divide.
+// new groups in the store last. If Divide ends in between, a store without other databases works as
+// before. A store that has some does not open until the caller repeats Divide. The hint of the
+// error says how.
 func Divide(ctx context.Context, home Config, members []Member, groups []model.Group) (Status, error) {
 	if err := checkMembers(members); err != nil {
 		return Status{}, err
@@ -123,16 +124,49 @@ func Divide(ctx context.Context, home Config, members []Member, groups []model.G
 	}
 	for _, dry := range []bool{true, false} {
 		for i := range members {
-			if err := bind(ctx, home, &members[i], binding{home: st.Cluster, base: base, groups: all, dry: dry}); err != nil {
-				return st, fmt.Errorf("database %s: %w", members[i].Name, err)
+			err := bind(ctx, home, &members[i], binding{home: st.Cluster, base: base, groups: all, dry: dry})
+			if err == nil {
+				continue
 			}
+			err = fmt.Errorf("database %s: %w", members[i].Name, err)
+			if !dry {
+				err = unfinished(err, members, groups)
+			}
+			return st, err
 		}
 	}
 	if err := writePlaces(ctx, cfg, &p, false); err != nil {
-		return Status{}, err
+		return Status{}, unfinished(err, members, groups)
 	}
 	_, st, err = migrateAny(ctx, home)
 	return st, err
+}
+
+// UnfinishedHint tells a person what to run if a database has shard groups that the first database
+// of its cluster does not know: a Divide has ended in between.
+func UnfinishedHint(has, known []model.Group) string {
+	extra := slices.DeleteFunc(slices.Clone(has), func(g model.Group) bool { return slices.Contains(known, g) })
+	if len(extra) == 0 {
+		return "stop all processes, and repeat the `perdure migrate --groups …` that added the shard groups"
+	}
+	return "a command that adds shard groups has not ended: stop all processes, and repeat it, which continues: perdure migrate --groups " +
+		model.FormatGroups(extra) + ", with @ and the name of the database after each group that is not in the first one"
+}
+
+// unfinished tells a person how to continue a Divide that may have changed some databases.
+func unfinished(err error, members []Member, wanted []model.Group) error {
+	if len(wanted) == 0 {
+		return fault.WithHint(err, "run `perdure migrate` again with the same databases: it continues")
+	}
+	texts := make([]string, len(wanted))
+	for i, g := range wanted {
+		texts[i] = model.FormatGroups([]model.Group{g})
+		if j := slices.IndexFunc(members, func(m Member) bool { return slices.Contains(m.Groups, g.Name) }); j >= 0 {
+			texts[i] += "@" + members[j].Name
+		}
+	}
+	return fault.WithHint(err, "some databases may have the new shard groups already: let no process start, and run the command again with the same databases, "+
+		"which continues: perdure migrate --groups %s", strings.Join(texts, ","))
 }
 
 // errDry ends a transaction that only finds out whether a change is possible.
@@ -330,7 +364,7 @@ func (m *migrator) checkBinding(ctx context.Context, tx pgx.Tx, b *binding) erro
 	}
 	if len(has) > len(b.groups) || now != model.FormatGroups(b.groups[:len(has)]) {
 		return fault.WithHint(fault.New(fault.Conflict, "%s has the shard groups %s, and %s are wanted: groups cannot be removed", m.cfg.publicURL(), now, model.FormatGroups(b.groups)),
-			"repeat the command that added the groups")
+			"%s", UnfinishedHint(has, b.groups))
 	}
 	return m.expectAllUnused(ctx, tx, b.groups[len(has):])
 }

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pgproxy"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -114,5 +117,82 @@ func TestGroupWhoseNameIsInUse(t *testing.T) {
 	members[0].Groups = []string{"eu", "video"}
 	if _, err := Divide(t.Context(), home, members, append(groups, model.Group{Name: "video", Shards: 1})); err != nil {
 		t.Error(err)
+	}
+}
+
+// A Divide that ends between two databases, with or without the answer of the last one, leaves a
+// store that works as before. The error says what to run. The same call continues, and then changes
+// nothing.
+func TestDivideThatEndsInBetween(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		home bool
+		rule pgproxy.Rule
+	}{
+		// The first request that matches a text belongs to the pass that changes nothing. That pass
+		// commits nothing.
+		"before the second database": {false, pgproxy.Rule{Fault: pgproxy.Reset, Nth: 2, Match: pgproxy.Mentions("meta set member")}},
+		"after the second database":  {false, pgproxy.Rule{Fault: pgproxy.DropReply, Nth: 1, Match: pgproxy.Commits}},
+		"before the first database":  {true, pgproxy.Rule{Fault: pgproxy.Reset, Nth: 2, Match: pgproxy.Mentions("meta set databases")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home := Config{URL: pgtest.URL(t), Shards: 1, AllowUnsafe: true}
+			direct := []Member{
+				{Name: "eu", URL: pgtest.URL(t), Groups: []string{"eu"}},
+				{Name: "us", URL: pgtest.URL(t), Groups: []string{"us"}},
+			}
+			groups := []model.Group{{Name: "gpu", Shards: 2}, {Name: "eu", Shards: 3}, {Name: "us", Shards: 4}}
+			// The creation of the schema is not a part of the test.
+			for _, url := range []string{home.URL, direct[0].URL, direct[1].URL} {
+				if _, err := Migrate(t.Context(), Config{URL: url, Shards: 1, AllowUnsafe: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			target, err := url.Parse(direct[1].URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy := pgproxy.New(t, target.Host)
+			broken, members := home, slices.Clone(direct)
+			if c.home {
+				broken.URL = proxy.URL(home.URL)
+			} else {
+				members[1].URL = proxy.URL(direct[1].URL)
+			}
+			trigger := proxy.Inject(c.rule)
+			_, err = Divide(t.Context(), broken, members, groups)
+			if trigger.Cancel() {
+				t.Fatalf("the fault has not occurred: %v", err)
+			}
+			var f *fault.Error
+			if !errors.As(err, &f) || !strings.Contains(f.Hint, "perdure migrate --groups gpu=2,eu=3@eu,us=4@us") {
+				t.Errorf("%v (%+v), want the command to repeat as a hint", err, f)
+			}
+
+			// One database has the groups. The store still opens as it was: the first database
+			// knows nothing of the change.
+			if eu, err := Check(t.Context(), Config{URL: direct[0].URL, AllowUnsafe: true}); err != nil || eu.Member != "eu" {
+				t.Errorf("the first pass has failed: %+v, %v", eu, err)
+			}
+			st, err := Check(t.Context(), home)
+			if err != nil || len(st.Groups) > 0 || len(st.Databases) > 0 {
+				t.Errorf("groups %v, databases %v, %v; want none", st.Groups, st.Databases, err)
+			}
+
+			for range 2 {
+				st, err := Divide(t.Context(), home, direct, groups)
+				if err != nil || model.FormatGroups(st.Groups) != "gpu=2,eu=3,us=4" || formatDatabases(st.Databases) != "eu=eu,us=us" {
+					t.Fatalf("groups %v, databases %v, %v", st.Groups, st.Databases, err)
+				}
+				for _, m := range direct {
+					one, err := Check(t.Context(), Config{URL: m.URL, AllowUnsafe: true, Member: m.Name, Home: st.Cluster})
+					if err != nil || one.Member != m.Name || one.Home != st.Cluster || model.FormatGroups(one.Groups) != "gpu=2,eu=3,us=4" || one.Shards != 10 {
+						t.Errorf("database %s: %+v, %v", m.Name, one, err)
+					}
+				}
+			}
+		})
 	}
 }

@@ -19,20 +19,24 @@ import (
 
 // How long Open retries.
 const (
-	// openPatience applies if the caller has no deadline.
+	// openPatience applies if the caller has no deadline. One attempt to connect may take that
+	// long (connectTimeout), so openAttempts applies too.
 	openPatience    = 5 * time.Second
+	openAttempts    = 2
 	firstOpenPause  = 50 * time.Millisecond
 	longestOpenWait = time.Second
 )
 
 // insist calls f until it succeeds, fails with an error that a retry cannot fix, or the deadline of
-// ctx is near. A call of f that failed may have been applied. The next call of f must find that
-// out. The error of the last attempt says how many attempts there were.
+// ctx is near. If ctx has no deadline, insist tries at least openAttempts times to reach the
+// server. A call of f that failed may have been applied. The next call of f must find that out. The
+// error of the last attempt says how many attempts there were.
 func insist(ctx context.Context, f func(context.Context) error) error {
 	begun := time.Now()
 	deadline, ok := ctx.Deadline()
+	least := 0
 	if !ok {
-		deadline = begun.Add(openPatience)
+		deadline, least = begun.Add(openPatience), openAttempts
 	}
 
 	var last error
@@ -50,7 +54,7 @@ func insist(ctx context.Context, f func(context.Context) error) error {
 		}
 
 		wait := pause/2 + rand.N(pause) //nolint:gosec // spreads processes that start together
-		if ctx.Err() != nil || time.Now().Add(wait).After(deadline) {
+		if ctx.Err() != nil || time.Now().Add(wait).After(deadline) && (attempt >= least || !Unreachable(err)) {
 			return fmt.Errorf("%w (%d attempts in %s)", last, attempt, time.Since(begun).Round(time.Millisecond))
 		}
 		select {
