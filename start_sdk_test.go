@@ -382,7 +382,7 @@ func TestTermsAreChecked(t *testing.T) {
 
 		jobs := map[string]perdure.Job{
 			"a schedule decides when executions start": w.Job(1, perdure.StartDelay(time.Hour)),
-			"pass the retry policy to NewWorkflow":   w.Job(1, perdure.Exponential(3)),
+			"pass the retry policy to NewWorkflow":     w.Job(1, perdure.Exponential(3)),
 		}
 		for what, job := range jobs {
 			_, err := embedded.Open(t.Context(), "memory:", w, perdure.NewSchedule("s", perdure.Every(time.Hour), job))

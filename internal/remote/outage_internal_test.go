@@ -18,6 +18,7 @@ import (
 func TestOutageStartsWhenTheConnectionBreaks(t *testing.T) {
 	t.Parallel()
 	gone := status.Error(codes.Unavailable, "the connection is closed")
+
 	for name, c := range map[string]struct {
 		served, away time.Duration
 		answered     bool
@@ -49,6 +50,7 @@ func TestOutageStartsWhenTheConnectionBreaks(t *testing.T) {
 					}
 					return nil
 				})
+
 				waited := time.Since(broke)
 				if c.answered != (err == nil) || c.answered && waited > c.away+2*maxPause || !c.answered && (waited < time.Minute-c.served-time.Second || waited > time.Minute+2*maxPause) {
 					t.Errorf("the call ended %s after the connection broke: %v", waited, err)
