@@ -73,6 +73,10 @@ fuzz: ## 100,000 malformed inputs each: REST, gRPC, Flovyn, configuration, token
 	go test -run XXX -fuzz FuzzParse -fuzztime 100000x ./internal/query
 	go test -run XXX -fuzz FuzzFrame -fuzztime 100000x ./internal/engine/crew
 
+.PHONY: fuzz-rest
+fuzz-rest: ## requests that schemathesis makes from the OpenAPI document; compares all answers with it (EXAMPLES=100)
+	scripts/fuzz-rest.sh
+
 .PHONY: storm
 storm: ## a million timers due at the same moment, on SQLite and on PostgreSQL (STORM=1000000)
 	go test -tags long -run LongTimerStorm -count 1 -v -timeout 60m ./internal/e2e -storm=$(STORM) -late=1s

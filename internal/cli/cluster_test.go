@@ -162,7 +162,7 @@ func TestClusterGroups(t *testing.T) {
 		do("no live node serves the shard group gpu; its 4 shards have no owner", 0, command...)
 	}
 	do("no live node serves the shard group gpu; what belongs to its 4 shards waits", 9, "doctor")
-	do("uses the store, by a lease", 4, "migrate", "--groups", "eu=1")
+	do("uses the store; its lease", 4, "migrate", "--groups", "eu=1")
 
 	open("gpu", "default")
 	owned(8, 4)

@@ -392,7 +392,7 @@ func flovynTalk(f *flovynShop) {
 	for _, verb := range []string{"skip", "drop"} {
 		f.refused("from its event log", "workflow", "signals", verb, f.name(id), unread[0].ID)
 	}
-	f.refused("no UUID", "workflow", "start", "flovyn:"+f.queue, "--key", "mine", "--input", "1", "--wait")
+	f.refused("not a UUID", "workflow", "start", "flovyn:"+f.queue, "--key", "mine", "--input", "1", "--wait")
 }
 
 // A task that failed permanently is a dead task, and can be requeued and purged.

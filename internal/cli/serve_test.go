@@ -286,7 +286,7 @@ func TestServeRefuses(t *testing.T) {
 		{"must be > 0", 2, []string{"--drain-timeout", "0s"}},
 		{"must be > 0", 2, []string{"--store-wait", "0s"}},
 		{"must be > 0", 2, []string{"--lease", "-1s"}},
-		{"a lease of 1000h0m0s: at most", exitRefused, []string{"--lease", "1000h"}},
+		{"the lease is 1000h0m0s, must be at most", exitRefused, []string{"--lease", "1000h"}},
 		{"must be a duration such as 90m", 2, []string{"--retain-audit", "soon"}},
 		{"must be", exitRefused, []string{"--weight", "-1"}},
 		{"must be", exitRefused, []string{"--weight", "10001"}},

@@ -67,7 +67,7 @@ func unfitDatabases(t *testing.T) []unfit {
 		{row: 8, what: "a superuser in production", store: good, args: []string{"--production"}, want: "which is a superuser", next: "create a role that only owns the schema"},
 		{row: 8, what: "a pooler of transactions", store: server.StartBouncer(t, pgtest.PoolTransaction, 3).URL(good), want: "shares server connections between transactions", next: "prepare=off"},
 
-		{row: 9, what: "a newer schema", store: newer, want: "has version 9999 of the schema and this build knows up to", next: "run that one"},
+		{row: 9, what: "a newer schema", store: newer, want: "has version 9999 of the schema and this build knows up to", next: "run that build"},
 		{row: 9, what: "an older schema without migration", store: as(t, server.URL("owned"), "app"), args: []string{"--no-migrate"}, want: "has version 0 of the schema", next: "run `perdure migrate`"},
 
 		schema("pg_app"), schema("information_schema"), schema("App"), schema("1app"), schema(strings.Repeat("a", 49)),
@@ -76,7 +76,7 @@ func unfitDatabases(t *testing.T) []unfit {
 		{row: 11, what: "a clock that is behind", store: good, change: clock(-time.Hour), want: "differ by -", next: "synchronize both clocks"},
 
 		{row: 12, what: "a lease of few round trips", store: good, change: slow, args: []string{"--lease", "1s"}, want: "a lease of 1s is too short", next: "set --lease to"},
-		{row: 12, what: "a lease that is too long", store: good, args: []string{"--lease", "1000h"}, want: "a lease of 1000h0m0s: at most", next: ""},
+		{row: 12, what: "a lease that is too long", store: good, args: []string{"--lease", "1000h"}, want: "the lease is 1000h0m0s, must be at most", next: ""},
 		{row: 12, what: "another number of shards", store: good + "&shards=7", want: "shards and 7 are configured", next: "configure 64"},
 	}
 }

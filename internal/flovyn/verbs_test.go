@@ -236,7 +236,7 @@ func (n *native) deadVerbs() {
 // fail with a reason.
 func (n *native) misfits() {
 	ctx := n.t.Context()
-	for key, reason := range map[string]string{"no-uuid": "no UUID", uuid.NewString(): "no kind"} {
+	for key, reason := range map[string]string{"no-uuid": "not a UUID", uuid.NewString(): "no kind"} {
 		to := n.flow(key)
 		_, err := n.Start(ctx, api.StartRequest{Address: to.Address, Input: model.Payload{Data: []byte("1")}})
 		n.must(err)
@@ -251,7 +251,7 @@ func (n *native) misfits() {
 	if err != nil || empty.GetTask() != nil {
 		n.t.Errorf("a task with a key that is no UUID: %v, %v", empty, err)
 	}
-	n.fails(to, "a task that was submitted without the protocol", "no UUID")
+	n.fails(to, "a task that was submitted without the protocol", "not a UUID")
 }
 
 // fails checks that an execution fails with a reason.

@@ -42,9 +42,10 @@
 //
 // # Files
 //
-// The engine calls the code in worker.go. A loaded run is in run.go; janitor.go has the watchdog,
-// and releases idle runs. The inside of a run is in machine.go (the baton), feed.go (events) and
-// coroutine.go (parking). The things that workflow code can ask for are in ask.go, id.go, step.go,
-// future.go, scope.go, signal.go, child.go and finish.go. Steps that also store their outcome
-// outside the history are in settle.go.
+// worker.go has the calls that the engine makes. run.go has a loaded run, and janitor.go the
+// watchdog, which also releases idle runs. Three files make the code of a run move: machine.go
+// passes the baton, feed.go passes events to the code, and coroutine.go parks coroutines. The
+// things that workflow code can ask for are in ask.go, id.go, step.go, future.go, scope.go,
+// signal.go, child.go and finish.go. settle.go has the steps that also store their outcome outside
+// the history.
 package replay

@@ -271,7 +271,7 @@ func TestRefusedAtOnce(t *testing.T) {
 		app := open(t, "memory:", collect)
 		d := o.begin(app)
 		_, err := collect.Start(d, "x", perdure.RawKey("k"))
-		checkError(t, err, perdure.ErrInvalid, "has no outbox", "perdure.Outbox(")
+		checkError(t, err, perdure.ErrInvalid, "nor a database with an outbox", "perdure.Outbox(")
 		_, err = collect.Start(d, "x", perdure.RawKey(strings.Repeat("k", 600)))
 		checkError(t, err, perdure.ErrInvalid, "key", "512")
 		checkError(t, word.Send(d, collect.Execution(perdure.RawKey("k")), strings.Repeat("x", 3<<20)), perdure.ErrInvalid, "bytes")

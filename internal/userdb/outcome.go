@@ -14,15 +14,14 @@ import (
 type Step struct {
 	Run model.RunID
 	ID  string
-	// Generation distinguishes several outcomes of the same step. No caller sets it at present, so
-	// it is always 0.
-	Generation int
 	// Execution and Cluster name the run of the step, for people and for the clean-up.
 	Execution string
 	Cluster   string
 }
 
-func (s *Step) key() []any { return []any{s.Run.String(), s.ID, int64(s.Generation)} }
+// key returns the primary key of the outcome of the step. A step has one outcome, so the column
+// generation is always 0.
+func (s *Step) key() []any { return []any{s.Run.String(), s.ID, int64(0)} }
 
 // Attempt is one try of a step.
 type Attempt struct {

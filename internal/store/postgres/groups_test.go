@@ -91,7 +91,7 @@ func TestAddGroupsWithNodes(t *testing.T) {
 	node := f.JoinFor(1, time.Hour)
 	lane := node.Lanes[0]
 	node.Acquire(f.Shards()...)
-	addGroups(t, base, "gpu=4", "uses the store, by a lease")
+	addGroups(t, base, "gpu=4", "uses the store; its lease")
 	a := f.Subject()
 	lane.Write(func(b *store.Batch) { b.Starts = []store.StartRow{a.StartRow()} })
 
