@@ -180,7 +180,7 @@ func TestSenselessBatches(t *testing.T) {
 		"the name of the signal":       {Verb: api.BatchSignal, Query: `workflow = "a"`},
 		"has a signal and an input":    {Verb: api.BatchCancel, Query: `workflow = "a"`, Signal: "go"},
 		"has a place to start from":    {Verb: api.BatchRetry, Query: `workflow = "a"`, Before: "pay"},
-		"set only one":             {Verb: api.BatchReset, Query: `workflow = "a"`, Before: "pay", Placed: true},
+		"set only one":                 {Verb: api.BatchReset, Query: `workflow = "a"`, Before: "pay", Placed: true},
 		"the id has 101 bytes":         {Verb: api.BatchCancel, Query: `workflow = "a"`, ID: strings.Repeat("x", 101)},
 		"the reason has 1001 bytes":    {Verb: api.BatchCancel, Query: `workflow = "a"`, Reason: strings.Repeat("x", 1001)},
 		"the input has 300000 bytes":   {Verb: api.BatchSignal, Query: `workflow = "a"`, Signal: "go", Input: model.Payload{Data: []byte(strings.Repeat("1", 300_000))}},
