@@ -132,7 +132,7 @@ func (w *stalls) askAway(app *perdure.App, x perdure.Execution[string]) {
 				ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 				defer cancel()
 				err := do(ctx)
-				if err != nil && (strings.Contains(err.Error(), "away") || strings.Contains(err.Error(), "store takes nothing")) {
+				if err != nil && (strings.Contains(err.Error(), "away") || strings.Contains(err.Error(), "store accepts no commits")) {
 					return ""
 				}
 				return fmt.Sprintf("%s: %v, want an error that says that the store is away", what, err)
