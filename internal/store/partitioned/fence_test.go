@@ -29,6 +29,7 @@ type flaky struct {
 	registrations atomic.Int32 // registrations that are under way
 	arrived       chan struct{}
 	refuses       atomic.Bool // makes registrations fail with a refusal
+	lost          atomic.Bool // loses the answers of commits
 	// held holds the next view back, after the member has made it, until the test lets it arrive.
 	held atomic.Pointer[heldView]
 	// within is the time limit that the last call of LoadReplies or Sweep had; 0 means that it had
@@ -94,6 +95,9 @@ type heldView struct{ made, arrive chan struct{} }
 
 func (f *flaky) Commit(ctx context.Context, b *store.Batch) (c store.Committed, err error) {
 	err = cmpErr(f.broken(), func() error { c, err = f.Part.Commit(ctx, b); return err })
+	if err == nil && f.lost.Load() {
+		return store.Committed{}, store.Errorf(store.Unknown, "test", "connection reset")
+	}
 	return c, err
 }
 
@@ -177,6 +181,7 @@ func TestStepsBetweenDatabases(t *testing.T) {
 		"receiver that fails":                    testReceiverThatFails,
 		"registration that a member refuses":     testRegistrationThatAMemberRefuses,
 		"freed shard while a member is away":     testFreedShardWhileAMemberIsAway,
+		"freed shard without an answer":          testFreedShardWithoutAnAnswer,
 		"time of a member":                       testTimeOfAMember,
 		"view that arrives late":                 testViewThatArrivesLate,
 		"nodes that end without leaving":         testNodesThatEndWithoutLeaving,
@@ -604,6 +609,26 @@ func testFreedShardWhileAMemberIsAway(t *testing.T, c *scene) {
 	c.member.down.Store(true)
 	if v := n.Renew(time.Hour, 0); v.Owners[0].Node != n.ID || !v.Owners[1].Node.IsZero() {
 		t.Errorf("owners %+v, want the node for shard 0, and none for shard 1", v.Owners)
+	}
+}
+
+// The same if the answer to the commit that has freed the shard is lost.
+func testFreedShardWithoutAnAnswer(t *testing.T, c *scene) {
+	t.Helper()
+	n := c.Join(2)
+	n.Acquire(0, 1)
+	c.eventually("the owner of the shard in the view", func() bool { return n.Renew(time.Hour, 0, 1).Owners[1].Node == n.ID })
+	c.member.lost.Store(true)
+	b := n.Lanes[1].Batch()
+	b.Free = []model.ShardID{1}
+	n.Lanes[1].Refuse(b, store.Unknown)
+	_, landed, err := c.Store.Refence(t.Context(), n.Lanes[1].Ref)
+	if err != nil || landed != b.Number {
+		t.Fatalf("the batch is at %d, %v; want %d", landed, err, b.Number)
+	}
+	c.member.down.Store(true)
+	if v := n.Renew(time.Hour, 0); !v.Owners[1].Node.IsZero() {
+		t.Errorf("owners %+v, want none for shard 1", v.Owners)
 	}
 }
 
