@@ -286,7 +286,7 @@ func TestShapes(t *testing.T) {
 			command = line
 		}
 		try(p, command, strings.TrimPrefix(line, command))
-		if strings.HasSuffix(command, "list") || strings.HasSuffix(line, "--rules") || command == "dlq groups" || command == "task logs" || command == "task stream" || command == "task state" || command == "worker sessions" {
+		if strings.HasSuffix(command, "list") || strings.HasSuffix(line, "--rules") || command == "dlq groups" || command == "task logs" || command == "task stream" || command == "task state" || command == "worker sessions" || command == "worker versions" {
 			// An empty list is [], not null.
 			try(&prepared{empty: true}, command, strings.TrimPrefix(line, command))
 		}

@@ -19,8 +19,9 @@ import (
 type versionShape struct {
 	// Version is empty in the line of the executions that are not pinned.
 	Version string `json:"version"`
-	// Workers counts the live workers that run workflows. Draining are the ones of them that take
-	// no new work.
+	// Workers counts the live workers that run workflows. Several workers at one node count as one,
+	// because a node announces each version once. Draining are the ones whose node takes no new
+	// work.
 	Workers  int `json:"workers"`
 	Draining int `json:"draining"`
 	// Open counts the open executions that only this version continues.
@@ -114,7 +115,10 @@ func (o *options) countVersions(ctx context.Context, b api.Backend) ([]*versionS
 			v.Workflows = append(v.Workflows, versionOpened{workflow, v.byWorkflow[workflow]})
 		}
 	}
-	return slices.SortedFunc(maps.Values(all), func(a, b *versionShape) int { return cmp.Compare(a.Version, b.Version) }), nil
+	// The list is not nil, so that no versions are [] in JSON.
+	list := slices.AppendSeq(make([]*versionShape, 0, len(all)), maps.Values(all))
+	slices.SortFunc(list, func(a, b *versionShape) int { return cmp.Compare(a.Version, b.Version) })
+	return list, nil
 }
 
 func (o *options) printVersions(versions []*versionShape) error {

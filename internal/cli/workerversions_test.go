@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 )
@@ -51,14 +52,14 @@ func TestWorkerVersions(t *testing.T) {
 	// and a worker is listed when the node has published it.
 	until := func(want ...versionShape) {
 		t.Helper()
-		for {
+		for limit := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			got := slices.DeleteFunc(versions(), func(v versionShape) bool { return v.Version == "" })
 			if slices.EqualFunc(got, want, func(a, b versionShape) bool {
 				return a.Version == b.Version && a.Workers == b.Workers && a.Open == b.Open && slices.Equal(a.Workflows, b.Workflows)
 			}) {
 				return
 			}
-			if t.Context().Err() != nil {
+			if time.Now().After(limit) {
 				t.Fatalf("the versions are %+v, want %+v", got, want)
 			}
 		}

@@ -29,16 +29,17 @@ type absence struct {
 //
 // A read that fails does not prove that the member is away: it may be a query that takes too long.
 // So a probe decides, which is a small read. A successful call of any kind, such as the next
-// renewal of a lease, proves that the member is back.
+// renewal of a lease, proves that the member is there, even if a probe fails that began earlier.
 func (s *Store) ifThere(ctx context.Context, p *part, call func() error) error {
 	if p.index == 0 {
 		return call()
 	}
-	if err := p.admit(ctx); err != nil {
+	begun, err := p.admit(ctx)
+	if err != nil {
 		return err
 	}
-	err := call()
-	s.judge(ctx, p, err)
+	err = call()
+	s.judge(ctx, p, begun, err)
 	return p.explain(err)
 }
 
@@ -53,8 +54,8 @@ func read[T any](ctx context.Context, s *Store, p *part, call func() (T, error))
 
 // admit returns an error if the member is away and it is too early for the next attempt. Otherwise
 // the caller is that attempt, and it is too early for others. While a probe is under way, admit
-// waits for its result.
-func (p *part) admit(ctx context.Context) error {
+// waits for its result. For judge, it returns how often the part has answered so far.
+func (p *part) admit(ctx context.Context) (begun int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for p.away.probe != nil {
@@ -66,16 +67,16 @@ func (p *part) admit(ctx context.Context) error {
 		}
 		p.mu.Lock()
 		if err := context.Cause(ctx); err != nil {
-			return store.Errorf(store.Away, "read", "%s: a read has failed, and a probe has not ended: %w", p.name, err)
+			return 0, store.Errorf(store.Away, "read", "%s: a read has failed, and a probe has not ended: %w", p.name, err)
 		}
 	}
 	if err := p.absent(); err != nil {
-		return err
+		return 0, err
 	}
 	if p.away.why != nil {
 		p.away.next = time.Now().Add(p.away.pause)
 	}
-	return nil
+	return p.answers, nil
 }
 
 // absent returns an error if reads of the part must not try. The caller holds the mutex.
@@ -100,11 +101,14 @@ func (s *Store) absentMembers() error {
 	return errors.Join(errs...)
 }
 
-// leave notes that a member cannot be reached. The pause until the next attempt grows with each
-// failure.
-func (p *part) leave(err error) {
+// leave notes that a member cannot be reached, unless it has answered since a call began. The pause
+// until the next attempt grows with each failure.
+func (p *part) leave(begun int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.answers > begun {
+		return
+	}
 	if e, ok := errors.AsType[*store.Error](err); ok {
 		err = e.Err
 	}
@@ -120,28 +124,35 @@ func (p *part) leave(err error) {
 func (p *part) comeBack() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.answers++
 	p.away = absence{probe: p.away.probe}
+}
+
+// beginCall returns how often the part has answered so far, for judge.
+func (p *part) beginCall() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.answers
 }
 
 // judge notes how a call of a member has ended. If it failed, a probe finds out whether the member
 // can be reached.
-func (s *Store) judge(ctx context.Context, p *part, err error) {
-	switch {
-	case err == nil || !isTrouble(err):
+func (s *Store) judge(ctx context.Context, p *part, begun int64, err error) {
+	if err == nil || !isTrouble(err) {
 		p.comeBack()
 		return
-	case errors.Is(ctx.Err(), context.Canceled):
-		return // a caller that gives up says nothing about the part
 	}
 
 	probe := make(chan struct{})
 	p.mu.Lock()
-	running := p.away.probe != nil
-	if !running {
+	// A caller that gives up says nothing about the part. But if the part was away, the caller was
+	// the attempt for which other reads do not try.
+	skip := p.away.probe != nil || p.away.why == nil && errors.Is(ctx.Err(), context.Canceled)
+	if !skip {
 		p.away.probe = probe
 	}
 	p.mu.Unlock()
-	if running {
+	if skip {
 		return
 	}
 
@@ -154,7 +165,7 @@ func (s *Store) judge(ctx context.Context, p *part, err error) {
 	if !s.start(longestWait, func(ctx context.Context) {
 		defer end()
 		if _, err := p.Members(ctx); isTrouble(err) {
-			p.leave(err)
+			p.leave(begun, err)
 		} else {
 			p.comeBack()
 		}

@@ -262,3 +262,129 @@ func TestASlowQueryIsNoAbsence(t *testing.T) {
 		}
 	})
 }
+
+// A call of any kind that succeeds proves that a member is back. So a process without a lease that
+// puts a request into the member can read the answer at once.
+func TestEveryAnswerEndsTheAbsenceOfAMember(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(ctx context.Context, s *partitioned.Store) error{
+		"put inbox": func(ctx context.Context, s *partitioned.Store) error {
+			return s.PutInbox(ctx, []store.InboxRow{requestTo(1)})
+		},
+		"sweep": func(ctx context.Context, s *partitioned.Store) error {
+			_, err := s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, Limit: 1})
+			return err
+		},
+		"messages to another database": func(ctx context.Context, s *partitioned.Store) error {
+			_, _, err := s.LoadMessages(ctx, []model.ShardID{0}, 1, 1)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newSilentScene(t)
+				c.leave()
+				c.eu.down.Store(false)
+				took, err := c.load()
+				c.refused("a read before the pause has ended", took, err, "eu")
+
+				if err := call(t.Context(), c.store); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.load(); err != nil {
+					t.Errorf("after the database has answered: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// leave makes the database eu go away, and waits until the store knows it.
+func (c *silentScene) leave() {
+	c.Helper()
+	c.eu.down.Store(true)
+	if _, err := c.load(); err == nil {
+		c.Fatal("a database that is away has answered")
+	}
+	time.Sleep(2 * time.Second) // the probe ends
+	synctest.Wait()
+}
+
+// requestTo returns a request to a shard.
+func requestTo(shard model.ShardID) store.InboxRow {
+	id := model.RunID{1}
+	return store.InboxRow{Shard: shard, ID: id, Message: model.Message{
+		Kind: model.MessageSignal, ID: "request", To: model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: "k"},
+	}}
+}
+
+// A probe that began before a member came back, and fails after that, does not make reads fail.
+func TestAProbeThatFailsLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newSilentScene(t)
+		c.eu.down.Store(true)
+		if _, err := c.load(); err == nil {
+			t.Fatal("a database that is away has answered")
+		}
+		time.Sleep(time.Second) // the probe hangs
+		c.eu.down.Store(false)
+		if err := c.store.PutInbox(t.Context(), []store.InboxRow{requestTo(1)}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1500 * time.Millisecond) // the probe fails
+		if took, err := c.load(); err != nil || took > 0 {
+			t.Errorf("a read after the database is back: %v after %s", err, took)
+		}
+	})
+}
+
+// If the caller of the one read that tries again gives up, others need not wait for the next pause.
+func TestAnAttemptWhoseCallerGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newSilentScene(t)
+		c.leave()
+		time.Sleep(2 * time.Second) // the pause ends
+		ctx, cancel := context.WithCancel(t.Context())
+		var attempt sync.WaitGroup
+		attempt.Go(func() {
+			if _, err := c.store.LoadExecution(ctx, 1, model.Address{Tenant: "a", Type: "wf", Key: "k"}, model.RunID{}); err == nil {
+				t.Error("a database that is away has answered")
+			}
+		})
+		synctest.Wait()
+		c.eu.down.Store(false)
+		cancel()
+		attempt.Wait()
+		if took, err := c.load(); err != nil || took > 0 {
+			t.Errorf("a read after an attempt was given up: %v after %s", err, took)
+		}
+	})
+}
+
+// Describing the cluster does not wait for a member that is known to be away.
+func TestMembersDoNotWaitForAMemberThatIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newSilentScene(t)
+		c.leave()
+		for range 3 {
+			begun := time.Now()
+			if _, err := c.store.Members(t.Context()); err != nil || time.Since(begun) > 0 {
+				t.Errorf("%v after %s, want a view at once", err, time.Since(begun))
+			}
+		}
+
+		// After the pause, Members is the attempt that finds the member.
+		c.eu.down.Store(false)
+		time.Sleep(2 * time.Second)
+		if _, err := c.store.Members(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.load(); err != nil {
+			t.Errorf("after the database has answered: %v", err)
+		}
+	})
+}

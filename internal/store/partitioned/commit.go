@@ -39,6 +39,11 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 
 	c, err := p.Commit(ctx, b)
 	if err != nil {
+		if store.ClassOf(err) == store.Unknown {
+			// If the batch was not applied, the next view says so. Until then no node takes the
+			// shards: their owner knows that it has them, and the member refuses others.
+			p.noteFreed(b.Free)
+		}
 		return c, p.explain(err)
 	}
 	p.comeBack()

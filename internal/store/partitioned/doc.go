@@ -60,9 +60,11 @@
 // result would be incomplete.
 //
 // After a read of a member has failed, a probe finds out whether the member is away. While it is,
-// reads of the member fail at once. After a pause, which grows from 2 s to 30 s, one read tries
-// again. A call of any kind that succeeds, such as the next renewal, proves that the member is
-// back. Commits always try: they do not wait for a pause.
+// reads of the member fail at once, and Members returns the owners that the store has seen last.
+// After a pause, which grows from 2 s to 30 s, one read tries again. A renewal that fails starts a
+// probe and the pause again, so in a process with a lease the renewals try, and not the reads. A
+// call of any kind that succeeds, such as the next renewal, proves that the member is back. Calls
+// that write always try: they do not wait for a pause.
 //
 // Renew and Acquire wait only a short time for members. If a member does not answer in that time, a
 // renewal returns the owners that the store has seen last. If the answer of a member to Acquire is

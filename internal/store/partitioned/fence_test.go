@@ -29,8 +29,9 @@ type flaky struct {
 	registrations atomic.Int32 // registrations that are under way
 	arrived       chan struct{}
 	refuses       atomic.Bool // makes registrations fail with a refusal
-	// held holds the answers of renewals back, after the member has made them, until it is closed.
-	held atomic.Pointer[heldAnswers]
+	lost          atomic.Bool // loses the answers of commits
+	// held holds the next view back, after the member has made it, until the test lets it arrive.
+	held atomic.Pointer[heldView]
 	// within is the time limit that the last call of LoadReplies or Sweep had; 0 means that it had
 	// none.
 	within atomic.Int64
@@ -75,11 +76,13 @@ func (f *flaky) Unregister(ctx context.Context, n model.NodeID, epoch int64) err
 	return cmpErr(f.broken(), func() error { return f.Part.Unregister(ctx, n, epoch) })
 }
 
-// heldAnswers are answers of renewals that are made and have not arrived.
-type heldAnswers struct{ made, arrive chan struct{} }
-
 func (f *flaky) Renew(ctx context.Context, r store.RenewRequest) (v store.View, err error) {
 	err = cmpErr(f.broken(), func() error { v, err = f.Part.Renew(ctx, r); return err })
+	return v, err
+}
+
+func (f *flaky) Members(ctx context.Context) (v store.View, err error) {
+	err = cmpErr(f.broken(), func() error { v, err = f.Part.Members(ctx); return err })
 	if h := f.held.Swap(nil); h != nil {
 		close(h.made)
 		<-h.arrive
@@ -87,13 +90,14 @@ func (f *flaky) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 	return v, err
 }
 
-func (f *flaky) Members(ctx context.Context) (v store.View, err error) {
-	err = cmpErr(f.broken(), func() error { v, err = f.Part.Members(ctx); return err })
-	return v, err
-}
+// heldView is a view that is made and has not arrived.
+type heldView struct{ made, arrive chan struct{} }
 
 func (f *flaky) Commit(ctx context.Context, b *store.Batch) (c store.Committed, err error) {
 	err = cmpErr(f.broken(), func() error { c, err = f.Part.Commit(ctx, b); return err })
+	if err == nil && f.lost.Load() {
+		return store.Committed{}, store.Errorf(store.Unknown, "test", "connection reset")
+	}
 	return c, err
 }
 
@@ -177,6 +181,7 @@ func TestStepsBetweenDatabases(t *testing.T) {
 		"receiver that fails":                    testReceiverThatFails,
 		"registration that a member refuses":     testRegistrationThatAMemberRefuses,
 		"freed shard while a member is away":     testFreedShardWhileAMemberIsAway,
+		"freed shard without an answer":          testFreedShardWithoutAnAnswer,
 		"time of a member":                       testTimeOfAMember,
 		"view that arrives late":                 testViewThatArrivesLate,
 		"nodes that end without leaving":         testNodesThatEndWithoutLeaving,
@@ -607,6 +612,26 @@ func testFreedShardWhileAMemberIsAway(t *testing.T, c *scene) {
 	}
 }
 
+// The same if the answer to the commit that has freed the shard is lost.
+func testFreedShardWithoutAnAnswer(t *testing.T, c *scene) {
+	t.Helper()
+	n := c.Join(2)
+	n.Acquire(0, 1)
+	c.eventually("the owner of the shard in the view", func() bool { return n.Renew(time.Hour, 0, 1).Owners[1].Node == n.ID })
+	c.member.lost.Store(true)
+	b := n.Lanes[1].Batch()
+	b.Free = []model.ShardID{1}
+	n.Lanes[1].Refuse(b, store.Unknown)
+	_, landed, err := c.Store.Refence(t.Context(), n.Lanes[1].Ref)
+	if err != nil || landed != b.Number {
+		t.Fatalf("the batch is at %d, %v; want %d", landed, err, b.Number)
+	}
+	c.member.down.Store(true)
+	if v := n.Renew(time.Hour, 0); !v.Owners[1].Node.IsZero() {
+		t.Errorf("owners %+v, want none for shard 1", v.Owners)
+	}
+}
+
 // A view of the member that was made before a node has freed a shard, and arrives after that, does
 // not bring the node back as the owner. Neither does it hide a shard that the node has taken since.
 func testViewThatArrivesLate(t *testing.T, c *scene) {
@@ -615,12 +640,13 @@ func testViewThatArrivesLate(t *testing.T, c *scene) {
 	n.Acquire(0, 1)
 	ownsAway := func(change func()) bool {
 		t.Helper()
-		h := &heldAnswers{make(chan struct{}), make(chan struct{})}
+		h := &heldView{make(chan struct{}), make(chan struct{})}
 		c.member.held.Store(h)
 		late := make(chan struct{})
 		go func() {
 			defer close(late)
-			_, _ = c.Store.Renew(t.Context(), store.RenewRequest{Node: n.ID, Epoch: n.Epoch, TTL: time.Hour})
+			// Not a renewal: while one hangs for a second, the store acquires nothing there.
+			_, _ = c.Store.Members(t.Context())
 		}()
 		<-h.made
 		change()

@@ -86,7 +86,11 @@ func (s *Store) loadForeign(ctx context.Context, sender, receiver *part, shards 
 // ask calls a part on behalf of work that also concerns another part. It waits for a limited time.
 // If the call fails, ask notes that the part is in trouble.
 func (p *part) ask(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
-	return p.explain(p.askBriefly(ctx, limit, call))
+	err := p.askBriefly(ctx, limit, call)
+	if err == nil {
+		p.comeBack()
+	}
+	return p.explain(err)
 }
 
 // askBriefly is ask without the name of the part in the error.
@@ -232,9 +236,15 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	var errs []error
 	for i, mine := range splitBy(s, rows, func(r *store.InboxRow) model.ShardID { return r.Shard }) {
-		if len(mine) > 0 {
-			errs = append(errs, s.parts[i].explain(s.parts[i].PutInbox(ctx, mine)))
+		if len(mine) == 0 {
+			continue
 		}
+		p := s.parts[i]
+		err := p.PutInbox(ctx, mine)
+		if err == nil {
+			p.comeBack() // the caller now reads the answer
+		}
+		errs = append(errs, p.explain(err))
 	}
 	return errors.Join(errs...)
 }
@@ -356,8 +366,12 @@ func (s *Store) unlessAway(ctx context.Context, p *part, limit time.Duration, ca
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = call(limited)
-	if err == nil || ctx.Err() != nil {
-		return err == nil, err
+	switch {
+	case err == nil:
+		p.comeBack()
+		return true, nil
+	case ctx.Err() != nil:
+		return false, err
 	}
 
 	// A call that takes too long is an error, unless the renewals of leases hang as well.

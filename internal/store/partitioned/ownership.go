@@ -163,9 +163,9 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 			if err := s.join(ctx, p, r.Node); err != nil {
 				return visit{}, err
 			}
-			look := p.beginLook()
+			look, begun := p.beginLook(), p.beginCall()
 			v, err := p.Renew(ctx, r)
-			s.judge(ctx, p, err)
+			s.judge(ctx, p, begun, err)
 			if err != nil {
 				return visit{}, err
 			}
@@ -250,15 +250,24 @@ func (s *Store) complete(v *store.View) {
 	v.Owners = owners
 }
 
-// Members returns the nodes of the home and the owners of all shards.
+// Members returns the nodes of the home and the owners of all shards. For a member that is away, it
+// returns the owners that the store has seen last.
 func (s *Store) Members(ctx context.Context) (store.View, error) {
 	v, err := s.parts[0].Members(ctx)
 	if err != nil {
 		return v, err
 	}
-	inMembers(ctx, s, s.parts[1:], longestWait, func(ctx context.Context, p *part) (struct{}, error) {
-		look := p.beginLook()
+
+	var there []*part
+	for _, p := range s.parts[1:] {
+		if _, err := p.admit(ctx); err == nil {
+			there = append(there, p)
+		}
+	}
+	inMembers(ctx, s, there, longestWait, func(ctx context.Context, p *part) (struct{}, error) {
+		look, begun := p.beginLook(), p.beginCall()
 		v, err := p.Members(ctx)
+		s.judge(ctx, p, begun, err)
 		if err == nil {
 			s.noteOwners(p, look, v.Owners)
 		}
@@ -458,5 +467,6 @@ func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int
 	if landed, err = p.RefenceAt(ctx, l, epoch); err != nil {
 		return 0, 0, p.explain(err)
 	}
+	p.comeBack()
 	return epoch, landed, nil
 }

@@ -67,14 +67,15 @@ type part struct {
 	index int
 	name  string // for people: "database eu (shard groups eu, eu-batch)"
 
-	mu     sync.Mutex
-	owners []store.ShardOwner // the owners of its shards, as last seen
-	looks  int64              // calls so far that read the owners
-	seen   int64              // the last look that counts; answers of earlier ones are out of date
-	failed time.Time          // time of the last failure; zero after a success
-	away   absence            // for reads
-	busy   time.Time          // start of the oldest visit in progress; zero if there is none
-	visits int                // visits in progress
+	mu      sync.Mutex
+	owners  []store.ShardOwner // the owners of its shards, as last seen
+	looks   int64              // calls so far that read the owners
+	seen    int64              // the last look that counts; answers of earlier ones are out of date
+	failed  time.Time          // time of the last failure; zero after a success
+	away    absence            // for reads
+	answers int64              // calls so far that prove that the part is there
+	busy    time.Time          // start of the oldest visit in progress; zero if there is none
+	visits  int                // visits in progress
 	// forgets are remembered answers of this part that batches of other parts want to remove.
 	forgets []store.RequestKey
 }
@@ -223,11 +224,14 @@ func (p *part) explain(err error) error {
 
 // note remembers whether a call to the part has succeeded.
 func (p *part) note(err error) {
+	if err == nil {
+		p.comeBack()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case err == nil:
-		p.failed, p.away = time.Time{}, absence{probe: p.away.probe}
+		p.failed = time.Time{}
 	case isTrouble(err):
 		p.failed = time.Now()
 	}
