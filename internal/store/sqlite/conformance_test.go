@@ -30,7 +30,7 @@ var emptyFile = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, "store.db")
 	// The context of the first test would end with that test, but the file serves all tests.
 	s, err := sqlite.Open(context.Background(), sqlite.Config{Path: path})
