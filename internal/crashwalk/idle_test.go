@@ -145,10 +145,11 @@ func idleHour(t *testing.T, processes int, equipped bool) {
 		window  time.Duration
 	}
 
-	counts, total := map[slot]int{}, map[int]int{}
+	counts, total, methods := map[slot]int{}, map[int]int{}, map[string]int{}
 	for _, c := range calls {
 		counts[slot{c.Process, (c.At - began) / window}]++
 		total[c.Process]++
+		methods[fmt.Sprintf("%s of process %d", c.Method, c.Process)]++
 	}
 
 	for s, n := range counts {
@@ -164,7 +165,7 @@ func idleHour(t *testing.T, processes int, equipped bool) {
 		}
 	}
 
-	t.Logf("calls in %s: %v", lasting, total)
+	t.Logf("calls in %s: %v: %v", lasting, total, methods)
 	// The executions are idle, not dead.
 	to := sleeper.Execution(perdure.RawKey("1"))
 	if err := hurry.Send(ps[processes-1].App.With(t.Context()), to, "up"); err != nil {
