@@ -94,8 +94,8 @@ func (b *backend) Update(ctx context.Context, r api.UpdateRequest) (p model.Payl
 	return p, err
 }
 
-// ofSchedule records a call to a schedule. Calls to other executions are not recorded, because
-// programs make them.
+// ofSchedule records a call to a schedule. Calls to other executions are not recorded, because they
+// are the ordinary work of programs, and the log is about operators.
 func (b *backend) ofSchedule(ctx context.Context, call string, a model.Address, act func(context.Context) (any, error)) error {
 	if a.Type != scheduleType {
 		_, err := act(ctx)

@@ -251,8 +251,8 @@ func (c Cadence) nextOnWall(after time.Time) (time.Time, bool) {
 	}
 }
 
-// lastShown returns the latest time that the wall clock has shown up to an instant, as if it were
-// UTC. While the clock repeats an hour, that is the end of the first pass.
+// lastShown returns the latest time that the wall clock has shown until an instant. The result is
+// this clock time in UTC. While the clock repeats an hour, that is the end of the first pass.
 func (c Cadence) lastShown(at time.Time) time.Time {
 	local := at.In(c.zone)
 	_, offset := local.Zone()

@@ -17,7 +17,8 @@ type SchemaStatus struct {
 	Version int    `json:"version"` // the version of the store; 0 if it has no schema yet
 	Latest  int    `json:"latest"`  // the version that this build knows
 	Shards  int    `json:"shards"`
-	// Groups are the shard groups apart from the default one: gpu=64,video=32.
+	// Groups lists the shard groups except the default group, each with its number of shards, such
+	// as gpu=64,video=32.
 	Groups string `json:"groups,omitempty"`
 	// Databases hold groups, in addition to the store itself.
 	Databases []DatabaseStatus `json:"databases,omitempty"`
@@ -68,8 +69,13 @@ func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
 	return SchemaStatus{}, noSchema(cfg)
 }
 
+// noSchema says that a store has no schema, or is not known. It does not show the URL, which may
+// have a password.
 func noSchema(cfg Config) error {
-	return fault.New(fault.Invalid, "a %s store has no schema", cfg.URL)
+	if scheme, _, _ := strings.Cut(cfg.URL, ":"); scheme != "memory" {
+		return unknownURL(cfg.URL)
+	}
+	return fault.New(fault.Invalid, "a store in memory has no schema")
 }
 
 // names returns the names of migrations. Some stores report the name of the file instead.

@@ -432,7 +432,8 @@ func TestEveryFrameBoundary(t *testing.T) {
 	t.Logf("%d frames of the worker, %d of the server, events %v", frames[true], frames[false], kinds)
 
 	// The race detector makes a journey ten times as slow, so short mode cuts only some of the
-	// frames, different ones in each subtest. The fast suite cuts every frame without the detector.
+	// frames, different ones in each subtest. Without the detector, the fast suite cuts every
+	// frame.
 	first, step := 0, 1
 	if testing.Short() {
 		step = 8

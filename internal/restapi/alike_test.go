@@ -25,7 +25,7 @@ import (
 // route is the method and the path of an operation.
 type route struct{ id, method, path string }
 
-// routes reads the operations of the document.
+// routes returns the operations in the OpenAPI document of the server.
 func (w *world) routes() (all []route) {
 	for path, methods := range w.document()["paths"].(map[string]any) {
 		for method, op := range methods.(map[string]any) {
@@ -131,8 +131,8 @@ func TestRESTAndGRPCDecideAlike(t *testing.T) {
 	for who, token := range tokens {
 		nobody := who == "" || who == "junk" || who == "revoked"
 		for _, rule := range authz.Table() {
-			// decided[true] has the protocols that have refused the call, and decided[false] the
-			// others.
+			// decided[true] has the REST operations and gRPC methods that have refused the call,
+			// and decided[false] the others.
 			decided := map[bool][]string{}
 			for _, id := range rule.Operations {
 				code := w.ask(routes[id], token)

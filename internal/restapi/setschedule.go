@@ -100,7 +100,7 @@ func (d *scheduleDefinition) spec() (*schedule.Spec, error) {
 	return s, nil
 }
 
-// taskFields are the names of the settings of a task in errors about a definition.
+// taskFields are the JSON names of the settings of a task, for errors about a schedule definition.
 var taskFields = model.SettingNames{
 	schedule.NamedQueue: "queue", schedule.NamedFair: "fair_key", schedule.NamedBreaker: "breaker", schedule.NamedLimit: "limits:",
 	model.SettingPriority: "priority", model.SettingWeight: "fair_weight", model.SettingToStart: "schedule_to_start", model.SettingToClose: "attempt_timeout",

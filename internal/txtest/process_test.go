@@ -161,7 +161,7 @@ func massacre(t *testing.T, n, kills int) {
 
 			for _, p := range asleep {
 				if !p.awaitLine(t, "done") {
-					t.Error("a process that was woken has not ended")
+					t.Error("a process that was woken ended before it had finished all transfers")
 				}
 			}
 

@@ -577,7 +577,8 @@ func TestWorkerLeavesDuringIsolation(t *testing.T) {
 	}
 }
 
-// Timers that a refused batch stopped are open again. Timers that it started are not.
+// A refused batch has no effect on timers. The lane applies the turn of the neighbour again, so the
+// timer that this turn starts fires. The quarantined run keeps its old timer.
 func TestTimersOfARefusedBatch(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -638,8 +639,9 @@ func TestTimerOfATurnThatCameToNothing(t *testing.T) {
 	r.wantEvents(a, "timer_fired t5")
 }
 
-// A message waits for its address when the batch before it is refused. The lane reads the message
-// from the store a second time, and the message takes effect once.
+// A message waits until the lane has read its address. During this time, the store refuses the
+// batch in flight. The lane reads the message from the store a second time, and the message takes
+// effect once.
 func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)
@@ -687,8 +689,8 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	}
 }
 
-// A run leaves its worker in a batch that the store refuses because of another address. The worker
-// then has the run again, and gets the events that it missed.
+// The store refuses the batch that takes a run from its worker, because of a row of another
+// address. The worker then has the run again, and gets the events that it missed.
 func TestWorkerHearsWhatItMissed(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)

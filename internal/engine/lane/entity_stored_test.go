@@ -61,8 +61,8 @@ func TestServiceCallOutlivesItsOwner(t *testing.T) {
 	}
 }
 
-// The lane refuses a call because its request id belongs to another call. The refusal does not
-// start that other call before its row is stored.
+// If a second call has the request id of a first call, the lane refuses the second call. The first
+// call still starts only after its row is stored.
 func TestRefusedServiceCallBeginsNothing(t *testing.T) {
 	t.Parallel()
 	a := echo("a")

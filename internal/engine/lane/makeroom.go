@@ -18,7 +18,7 @@ func (l *Lane) queueUp(e *entry) (read bool) {
 	return read
 }
 
-// callUp gives runs that have waited for room to workers, while there is room.
+// While there is room, callUp hands over to workers the runs that wait for room, in order.
 func (l *Lane) callUp() {
 	if l.room.used > l.room.limit || len(l.room.line) > 0 && !l.room.free() {
 		l.makeRoom()
@@ -89,11 +89,12 @@ func (l *Lane) slim(e *entry) {
 // perAddress is the share of a lane's room for calls that one entity may take: a quarter.
 const perAddress = 4
 
-// noRoomFor refuses a call that would wait only in memory if there is no room for it. There is no
-// room if the waiting calls of its entity take a quarter of the lane's room for calls, or if the
-// calls of all entities together take all of that room. So a key without a worker takes no room
-// from other keys. If no other call waits, a call always finds room, however large it is. noRoomFor
-// never refuses a call of a section, because other callers wait until the section ends.
+// If there is no room for a call, noRoomFor refuses the call. It refuses only calls that would wait
+// in memory, never stored calls. There is no room if the waiting calls of its entity take a quarter
+// of the lane's room for calls, or if the calls of all entities together take all of that room. So
+// an entity without a worker cannot fill the room that other entities need. If no other call waits,
+// a call always finds room, however large it is. noRoomFor never refuses a call of a section,
+// because other callers wait until the section ends.
 func (l *Lane) noRoomFor(e *entry, m *model.Message, stored bool) error {
 	if stored || m.Kind != model.MessageCall || m.Section != "" {
 		return nil

@@ -13,8 +13,8 @@ import (
 )
 
 // An operator removes a quarantined run by force. The lane does not read the rows of the run, and
-// its key is free afterwards. The refusal of an earlier request to end the run has told the
-// operator about this way out.
+// its key is free afterwards. Before that, the operator tried to end the run. The lane refused, and
+// its error named this way out.
 func TestForcedDelete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -241,7 +241,7 @@ func TestForcedDeleteOfAnEntity(t *testing.T) {
 	}
 }
 
-// The lane also removes an entity that is in memory and whose calls workers are running. The
+// The lane also removes an entity that is in memory while workers run calls of this entity. The
 // results of these calls change nothing.
 func TestForcedDeleteOfABusyEntity(t *testing.T) {
 	t.Parallel()

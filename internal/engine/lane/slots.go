@@ -52,8 +52,8 @@ type slotLine struct {
 	waiting []*entry
 }
 
-// next takes the first entry that the worker may have from the line. It returns nil if that entry
-// has left memory.
+// next removes the first entry for which mayHave returns true from the line, and returns it. It
+// returns nil if that entry has left memory.
 func (n *slotLine) next(mayHave func(e *entry) bool) *entry {
 	i := slices.IndexFunc(n.waiting, mayHave)
 	e := n.waiting[i]
@@ -187,7 +187,7 @@ func (w *workers) nextLine(id WorkerID) *slotLine {
 	return nil
 }
 
-// kindsOf returns the kinds with lines that a worker offers.
+// kindsOf returns the kinds that a worker offers and for which entries wait in a line.
 func (w *workers) kindsOf(id WorkerID) (kinds []kind) {
 	if len(w.lines) == 0 {
 		return nil

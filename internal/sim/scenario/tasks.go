@@ -23,10 +23,10 @@ func SplitWorker(name string) (worker, works, makes string) {
 // Users submit tasks, and workflows schedule tasks. Hands (hand.go of package cluster) execute the
 // tasks. The rules (E8–E11, E16–E27, E30–E32, E37, E43) are: every task ends once. One worker holds
 // a task at a time, and the number of attempts never exceeds the policy of the task. Only the
-// report of the holder takes effect, and this report takes effect once. No worker gets a task
-// before its claim is durable, or a task that it does not offer. Only a time-out takes a task from
-// the worker that executes it. A task becomes a dead task if and only if it fails permanently. In
-// the end no slot is in use.
+// report of the holder takes effect, and this report takes effect once. A worker gets a task only
+// after the claim is durable, and only if the worker offers the task. Only a time-out takes a task
+// from the worker that executes it. A task becomes a dead task if and only if it fails permanently.
+// In the end no slot is in use.
 
 // Names that tasks have.
 var (
@@ -43,7 +43,7 @@ type Work struct {
 	Took      int64
 }
 
-// Payload returns the input of a task that says what the worker does.
+// Payload encodes what the worker does, as the input of a task.
 func (w Work) Payload() model.Payload {
 	flags := byte(0)
 	if w.Permanent {
@@ -99,7 +99,7 @@ func (s *Scenario) drawErrand() errand {
 	if s.Chance(0.3) {
 		spec.ToClose = ms(100, 300)
 		if spec.Retry.MaxAttempts > 0 {
-			spec.ToClose = ms(2, 100) // without this time-out the task might never end
+			spec.ToClose = ms(2, 100) // with endless attempts, so short a time-out could fail each of them
 		}
 	}
 
