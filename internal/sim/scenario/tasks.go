@@ -99,7 +99,7 @@ func (s *Scenario) drawErrand() errand {
 	if s.Chance(0.3) {
 		spec.ToClose = ms(100, 300)
 		if spec.Retry.MaxAttempts > 0 {
-			spec.ToClose = ms(2, 100) // with endless attempts, so short a time-out could fail each of them
+			spec.ToClose = ms(2, 100) // endless attempts might all time out
 		}
 	}
 
