@@ -192,33 +192,65 @@ func (h *EntityHands) loseOwner(o *outlet) {
 	}
 }
 
-// FinishCalls sends the results of calls to the owner of the entity.
-func (h *EntityHands) FinishCalls(ctx context.Context, r model.Operated) error {
-	defer h.release(r.Generation)
-	h.mu.Lock()
-	c := h.calls[r.Generation]
-	delete(h.calls, r.Generation)
-	if c == nil {
-		h.mu.Unlock()
-		return nil
+func (h *EntityHands) isBusyFor(o *outlet) bool {
+	if len(h.Left()) > 0 {
+		return true
 	}
-	by := c.by
-	var next []lentCalls
-	if by == nil {
-		if h.running[r.Entity]--; h.running[r.Entity] <= 0 {
-			delete(h.running, r.Entity)
-			next = h.waiting[r.Entity]
-			delete(h.waiting, r.Entity)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.calls {
+		if c.by == o {
+			return true
 		}
+	}
+	return len(h.waiting) > 0
+}
+
+// FinishCalls sends the results of calls to the owner of the entity.
+func (h *EntityHands) FinishCalls(ctx context.Context, r model.Operated) (err error) {
+	local := r.Generation
+	defer h.release(local)
+	h.mu.Lock()
+	c := h.calls[local]
+	var by *outlet
+	if c != nil {
+		by = c.by
 	}
 	h.mu.Unlock()
-
-	if by == nil {
-		for _, c := range next {
-			h.begin(c)
-		}
+	if c == nil {
 		return nil
 	}
-	r.Generation = c.generation
-	return by.wait(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: wire.Operated(&r)}})
+
+	// The calls count as running until their results are on the way, so that the worker does not
+	// leave the owner before (see retire).
+	if by != nil {
+		r.Generation = c.generation
+		err = by.wait(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: wire.Operated(&r)}})
+	}
+	for _, next := range h.finish(local, c) {
+		h.begin(next)
+	}
+	return err
+}
+
+// finish notes that calls have ended. If they were the last calls of lost owners at their entity,
+// it returns the hand-overs that have waited for them.
+func (h *EntityHands) finish(generation uint64, c *lentCalls) (next []lentCalls) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.calls[generation] != c {
+		return nil // the worker reports them a second time
+	}
+	delete(h.calls, generation)
+	if c.by != nil {
+		return nil
+	}
+
+	entity := c.work.Entity
+	if h.running[entity]--; h.running[entity] <= 0 {
+		delete(h.running, entity)
+		next = h.waiting[entity]
+		delete(h.waiting, entity)
+	}
+	return next
 }

@@ -57,6 +57,9 @@ type Hands interface {
 	take(o *outlet, item *pb.ServerItem) error
 	lose(o *outlet, e *pb.Evict) error
 	loseOwner(o *outlet)
+	// isBusyFor reports whether the worker has work of an owner, or still holds something of a lost
+	// owner, which this owner may take over.
+	isBusyFor(o *outlet) bool
 
 	slots() SharedSlots
 }
@@ -315,6 +318,22 @@ func (h *WorkflowHands) loseOwner(o *outlet) {
 	for i, generation := range all {
 		h.keep(runs[i], generation)
 	}
+}
+
+func (h *WorkflowHands) isBusyFor(o *outlet) bool {
+	if len(h.Left()) > 0 {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, all := range []map[uint64]*lentRun{h.runs, h.asked} {
+		for _, r := range all {
+			if r.by == o {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // find returns the run with a generation that the worker knows. It returns nil if the worker no

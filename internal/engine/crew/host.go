@@ -97,6 +97,7 @@ type outlet struct {
 	wanted    int // slots that the owner needs and has not received
 	granted   int
 	over      bool
+	retiring  bool          // the owner has the code itself, so the worker leaves; see retire
 	withdrawn chan struct{} // closed when the owner hands over no further work
 	answered  bool
 }
@@ -147,18 +148,29 @@ func (h *HostSide) LoseNode(node model.NodeID) {
 	}
 }
 
-// Sync lets workers join the owners that lack their code. The engine calls it when workers or nodes
-// have joined.
+// Sync lets workers join the owners that lack their code, and lets idle workers leave the owners
+// that have their code by now. The engine calls it when workers or nodes have joined.
 func (h *HostSide) Sync() {
+	for _, o := range h.sync() {
+		o.leave()
+	}
+}
+
+// sync does the work of Sync, except that it returns the outlets that leave.
+func (h *HostSide) sync() (gone []*outlet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ctx == nil || h.closed {
-		return
+		return nil
 	}
 	all := h.workers()
 	for node, s := range h.owners {
 		h.offer(node, s, all, nil)
+		if d := h.deals[node]; d != nil {
+			gone = append(gone, d.retire(s)...)
+		}
 	}
+	return gone
 }
 
 // offer lets workers join an owner for the code that the owner lacks, and for the runs and entities
@@ -206,13 +218,13 @@ func (h *HostSide) begin(node model.NodeID) *deal {
 	return d
 }
 
-// joined returns the names for which a worker has joined.
+// joined returns the names for which a worker has joined and is not about to leave.
 func (d *deal) joined(w Hands) map[string]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var names map[string]bool
 	for _, o := range d.outlets {
-		if o.hands != w {
+		if o.hands != w || o.isRetiring() {
 			continue
 		}
 		if names == nil {
@@ -289,6 +301,9 @@ func (d *deal) receive(_ context.Context, p *parcel) error {
 		return o.hands.lose(o, e)
 	case withdrawn:
 		o.hearWithdrawn()
+		if o.isRetiring() {
+			d.host.Sync()
+		}
 	case need:
 		o.need(p.N)
 	case returned:
@@ -406,13 +421,7 @@ func (h *HostSide) Withdraw(ctx context.Context, w Hands) {
 // Leave ends the work of a worker for other owners.
 func (h *HostSide) Leave(w Hands) {
 	for _, o := range h.outletsOf(w) {
-		d := o.deal
-		d.post(parcel{Kind: leave, Role: o.id})
-		d.mu.Lock()
-		delete(d.outlets, o.id)
-		d.mu.Unlock()
-		o.end()
-		w.loseOwner(o)
+		o.leave()
 	}
 }
 

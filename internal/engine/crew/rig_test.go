@@ -67,6 +67,13 @@ func (d desk) Call(ctx context.Context, to model.NodeID, question []byte) ([]byt
 	}
 }
 
+// asked returns how many questions were asked.
+func (o *office) asked() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.kept)
+}
+
 // add adds a node that is both a host and an owner. The returned function ends the node.
 func (o *office) add(t *testing.T, id model.NodeID, work Workplace, workers func() []Hands) (h *HostSide, end func()) {
 	t.Helper()
@@ -111,6 +118,8 @@ type place struct {
 	turns []model.Turn
 	held  []model.HeldRun
 	came  int
+	// withdraw is called when a worker gets no further work; it may be nil.
+	withdraw func(g *guest)
 }
 
 // guest is a worker of another node at a place.
@@ -134,6 +143,13 @@ func (p *place) Join(_ model.NodeID, w RunWorker, o model.Offer, _ *Credit) RunS
 
 func (p *place) JoinEntities(model.NodeID, CallWorker, model.EntityOffer, *Credit) CallSession {
 	return callGuest{&guest{p: p}}
+}
+
+// guests returns how many workers of other nodes are at the place.
+func (p *place) guests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.runs)
 }
 
 // only returns the only worker at the place, or nil if there is not exactly one.
@@ -167,7 +183,15 @@ func (g *guest) Hold(held []model.HeldRun) {
 	defer g.p.mu.Unlock()
 	g.p.held = append(g.p.held, held...)
 }
-func (g *guest) Withdraw(context.Context) {}
+
+func (g *guest) Withdraw(context.Context) {
+	g.p.mu.Lock()
+	before := g.p.withdraw
+	g.p.mu.Unlock()
+	if before != nil {
+		before(g)
+	}
+}
 
 func (g *guest) Lose() {
 	g.p.mu.Lock()
