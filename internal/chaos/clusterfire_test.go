@@ -157,6 +157,9 @@ func (f *clusterFire) saveEvidence() {
 			f.t.Log(err)
 		}
 	}
+	if f.pg == nil {
+		return // the database did not start
+	}
 	if text, err := os.ReadFile(f.pg.LogFile()); err == nil {
 		write("postgres.log", string(text))
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -252,8 +253,8 @@ func sweep(base string) {
 // initdb.
 //
 // The template is one archive, not a directory tree, so that it exists completely or not at all,
-// even after a clean-up of the temporary directory. A process creates the template in its home and
-// then renames it. Two processes may do so at the same time; either result is fine.
+// even after a clean-up of the temporary directory. A process creates the template under another
+// name and then renames it. Two processes may do so at the same time; either result is fine.
 func (s *Server) initialize(ctx context.Context, args []string) error {
 	password := filepath.Join(s.home.data(), "perdure_password")
 	version, err := s.output(ctx, s.command("postgres", "--version"))
@@ -293,12 +294,42 @@ func (s *Server) initialize(ctx context.Context, args []string) error {
 		if _, err := s.output(ctx, s.run("/bin/tar", "-cf", fresh, "data")); err != nil {
 			return err
 		}
-		// Only the owner can read the template, because it contains the password.
-		if err := errors.Join(os.Chmod(fresh, 0o600), os.Rename(fresh, template)); err != nil {
+		if err := keepTemplate(fresh, template); err != nil {
 			return err
 		}
 	}
 	return s.readPassword(password)
+}
+
+// keepTemplate copies an archive and gives the complete copy the name of the template. The home may
+// be on another file system (Options.Dir), where a rename alone would fail. Only the owner can read
+// the template, because it contains the password.
+func keepTemplate(archive, template string) (err error) {
+	from, err := os.Open(archive)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := os.CreateTemp(filepath.Dir(template), "fresh-*.tar") // with mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(to.Name())
+		}
+	}()
+
+	if _, err := io.Copy(to, from); err != nil {
+		return errors.Join(err, to.Close())
+	}
+	if err := to.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(to.Name(), template); err != nil {
+		return err
+	}
+	return os.Remove(archive)
 }
 
 // initdb creates the data directory. Connections need a random password: a server without one would

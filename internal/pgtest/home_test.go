@@ -306,6 +306,35 @@ func TestTemplateIsMadeOnceAndReused(t *testing.T) {
 	}
 }
 
+// The data directory of the first server is on another file system than the template.
+func TestTemplateIsMadeOnAnotherFileSystem(t *testing.T) {
+	temp := publicDir(t)
+	t.Setenv("TMPDIR", temp)
+	other := ""
+	for _, dir := range []string{"/dev/shm", "/tmp", "/var/tmp"} {
+		var a, b syscall.Stat_t
+		if syscall.Stat(temp, &a) == nil && syscall.Stat(dir, &b) == nil && a.Dev != b.Dev {
+			other = dir
+		}
+	}
+	if other == "" {
+		t.Skip("this machine has one file system for temporary files")
+	}
+	dir, err := os.MkdirTemp(other, "perdure-pgtest-other-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	first, second := Start(t, Options{Dir: dir}), Start(t, Options{})
+	if first.password != second.password {
+		t.Error("the second server does not come from the template of the first")
+	}
+}
+
 func TestRootsPrivateTemporaryDirectoryIsAvoided(t *testing.T) {
 	private := filepath.Join(t.TempDir(), "private")
 	if err := os.Mkdir(private, 0o700); err != nil {
