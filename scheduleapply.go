@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// applySchedules stores the schedules that the app defines. If the app is configured so, it also
-// removes schedules that the app had applied before and no longer defines.
+// applySchedules stores the schedules that the app defines. With PruneSchedules, it also removes
+// schedules that an app of the same name applied earlier and that this app does not define.
 func (a *App) applySchedules(ctx context.Context, all []*Schedule) error {
 	defined := map[string]bool{}
 	for _, s := range all {
@@ -66,8 +66,8 @@ func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
 	return nil
 }
 
-// insistOn repeats do while the store is away, so that a process that starts together with its
-// database waits for the database.
+// insistOn repeats do while the store is unavailable. So a process that starts at the same time as
+// its database waits for the database.
 func (a *App) insistOn(ctx context.Context, do func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := do()
@@ -82,5 +82,5 @@ func (a *App) insistOn(ctx context.Context, do func() error) error {
 	}
 }
 
-// applyTimeout is how long opening an app waits for one schedule.
+// applyTimeout bounds how long applying one schedule may take while an app opens.
 const applyTimeout = 30 * time.Second

@@ -208,8 +208,8 @@ func TestSubmit(t *testing.T) {
 		t.Errorf("offer %q (-want +got):\n%s", d.offer.Name, diff)
 	}
 
-	// Without a key, each submission is a new task. With a request id or KeyedBy, a repeated
-	// submission is the same task.
+	// Without a key, each submission is a new task. A request id or KeyedBy gives the task a key,
+	// so that a repeated submission finds the same task.
 	a, _ := render.Submit(c, picture{ID: 1})
 	b, _ := render.Submit(c, picture{ID: 1})
 	if a == b || a.Ref.Key == "" {
@@ -256,7 +256,7 @@ func TestSubmitMany(t *testing.T) {
 	for i, x := range xs {
 		if i == 7 {
 			if x != (perdure.Execution[int]{}) {
-				t.Errorf("the refused one is %s", x)
+				t.Errorf("the refused input has the execution %s, want none", x)
 			}
 			continue
 		}
@@ -333,8 +333,8 @@ func TestTaskFails(t *testing.T) {
 	}
 }
 
-// TestProgress passes progress from one attempt to the next, encrypted or not, and checks that a
-// handler learns of its cancellation.
+// TestProgress checks that an attempt gets the progress of the previous attempt, encrypted or not.
+// It also checks that the code of an activity learns that its task is cancelled.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	key := make([]byte, 32)
@@ -396,8 +396,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// locked is a transform that fails a number of times for data that contains a given text, as if its
-// key were missing.
+// locked is a transform that fails to open data that contains text, as if a key were missing. It
+// fails as often as left says, and then succeeds.
 type locked struct {
 	text string
 	left atomic.Int32
@@ -419,7 +419,7 @@ func (l *locked) Open(_ context.Context, _ payload.Meta, sealed []byte) ([]byte,
 func (*locked) Digester(context.Context) (func([]byte) []byte, error) { return nil, nil }
 
 // TestUnreadableProgressIsWaitedFor starts an attempt while the progress of the last attempt cannot
-// be read. The task goes back to the queue instead of starting from the beginning.
+// be read. The worker does not start the work from the beginning. It returns the task to the queue.
 func TestUnreadableProgressIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	transform := &locked{text: "halfway"}
@@ -447,11 +447,12 @@ func TestUnreadableProgressIsWaitedFor(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	if r := d.tasks[model.Address{Tenant: "default", Type: x.Ref.Workflow, Key: x.Ref.Key}].reports[1]; !r.Returned || r.After != 10*time.Second {
-		t.Errorf("the second report is %+v", r)
+		t.Errorf("the second report is %+v, want the task returned for 10s", r)
 	}
 }
 
-// TestInlineActivityHasNoTask calls functions that need a task from an activity without a queue.
+// TestInlineActivityHasNoTask calls functions of tasks with a context that belongs to no task. An
+// activity without a queue has such a context.
 func TestInlineActivityHasNoTask(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -459,7 +460,7 @@ func TestInlineActivityHasNoTask(t *testing.T) {
 		t.Error(err)
 	}
 	if _, ok := perdure.LastProgress[int](ctx); ok {
-		t.Error("there is progress")
+		t.Error("an activity without a task has progress")
 	}
 	cancel()
 	if err := perdure.Heartbeat(ctx, 1); !errors.Is(err, context.Canceled) {
@@ -470,7 +471,8 @@ func TestInlineActivityHasNoTask(t *testing.T) {
 	}
 }
 
-// TestTaskOptionsAreChecked passes options that make no sense to activities, calls and submissions.
+// TestTaskOptionsAreChecked defines activities, submits tasks and starts a workflow with invalid
+// options. Each error says what is wrong.
 func TestTaskOptionsAreChecked(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 201)
@@ -503,7 +505,7 @@ func TestTaskOptionsAreChecked(t *testing.T) {
 		a := perdure.NewActivity("act", func(context.Context, int) (int, error) { return 0, nil }, as...)
 		_, err := attach.Open(t.Context(), attach.Config{}, a)
 		if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "activity act") {
-			t.Errorf("opening says %v\n  lacks %q", err, c.want)
+			t.Errorf("Open returns %v\n  want %q in it", err, c.want)
 		}
 	}
 
@@ -524,14 +526,14 @@ func TestTaskOptionsAreChecked(t *testing.T) {
 		"long key":            {second(act.Submit(c, 1, perdure.RawKey(strings.Repeat("k", 513)))), "at most 512"},
 	} {
 		if !errors.Is(got.err, perdure.ErrInvalid) || !strings.Contains(got.err.Error(), got.want) {
-			t.Errorf("%s: %v\n  lacks %q", what, got.err, got.want)
+			t.Errorf("%s: %v\n  want %q in it", what, got.err, got.want)
 		}
 	}
 }
 
 func second[T any](_ T, err error) error { return err }
 
-// TestDefinitionsWithQueues opens apps with definitions that have queues.
+// TestDefinitionsWithQueues checks which definitions and which settings of tasks an app accepts.
 func TestDefinitionsWithQueues(t *testing.T) {
 	t.Parallel()
 	declared := perdure.DeclareActivity[int, int]("elsewhere", perdure.OnQueue("q"))
@@ -563,7 +565,7 @@ func TestDefinitionsWithQueues(t *testing.T) {
 				return
 			}
 			if _, err := attach.Open(t.Context(), attach.Config{}, c.defs...); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v\n  lacks %q", err, c.want)
+				t.Errorf("%v\n  want %q in it", err, c.want)
 			}
 		})
 	}
@@ -586,8 +588,8 @@ func TestDefinitionsWithQueues(t *testing.T) {
 	}
 }
 
-// TestTestsHearOfTasks checks what perduretest relies on: the context of the test reaches the task,
-// and the test sees every attempt.
+// TestTestsHearOfTasks checks what perduretest relies on: the code of a task gets the context of
+// the test, and the test learns of every attempt.
 func TestTestsHearOfTasks(t *testing.T) {
 	t.Parallel()
 	type worldKey struct{}

@@ -1387,7 +1387,7 @@ type Limit struct {
 	Name   string    `json:"name"`
 	Others OtherKeys `json:"others"`
 
-	// Per Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
+	// Per Which of the selected tasks share one budget: tasks of the same queue, tasks of the same activity, tasks with the same value of key, or tasks that name this limit with the same key. If empty, all selected tasks share one budget; but with a key, empty means key, and with neither key, queue nor activity, it means name
 	Per *LimitPer `json:"per,omitempty"`
 
 	// Queue Only tasks of this queue; a prefix ends with *
@@ -1405,7 +1405,7 @@ type Limit struct {
 	Uses *[]Use `json:"uses,omitempty"`
 }
 
-// LimitPer Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
+// LimitPer Which of the selected tasks share one budget: tasks of the same queue, tasks of the same activity, tasks with the same value of key, or tasks that name this limit with the same key. If empty, all selected tasks share one budget; but with a key, empty means key, and with neither key, queue nor activity, it means name
 type LimitPer string
 
 // LimitRule defines model for LimitRule.
@@ -1420,7 +1420,7 @@ type LimitRule struct {
 	// Key An expression on the input; tasks with the same value share a budget
 	Key *string `json:"key,omitempty"`
 
-	// Per Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
+	// Per Which of the selected tasks share one budget: tasks of the same queue, tasks of the same activity, tasks with the same value of key, or tasks that name this limit with the same key. If empty, all selected tasks share one budget; but with a key, empty means key, and with neither key, queue nor activity, it means name
 	Per *LimitRulePer `json:"per,omitempty"`
 
 	// Queue Only tasks of this queue; a prefix ends with *
@@ -1432,7 +1432,7 @@ type LimitRule struct {
 	Rate *string `json:"rate,omitempty"`
 }
 
-// LimitRulePer Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
+// LimitRulePer Which of the selected tasks share one budget: tasks of the same queue, tasks of the same activity, tasks with the same value of key, or tasks that name this limit with the same key. If empty, all selected tasks share one budget; but with a key, empty means key, and with neither key, queue nor activity, it means name
 type LimitRulePer string
 
 // LimitTrial defines model for LimitTrial.
@@ -1879,7 +1879,7 @@ type Queue struct {
 
 // QueueList defines model for QueueList.
 type QueueList struct {
-	// Counted Whether the owners of all tasks have answered; if not, the counts come from the store
+	// Counted Whether the owners of all shards have answered; if not, the counts come from the store
 	Counted bool    `json:"counted"`
 	Items   []Queue `json:"items"`
 }
@@ -2712,7 +2712,7 @@ type TrialUse struct {
 	// Clears How long it would take until all tasks that could start now have started, because of the rate
 	Clears *string `json:"clears,omitempty"`
 
-	// Delayed Tasks that start later
+	// Delayed Tasks that may not start yet
 	Delayed int64 `json:"delayed"`
 
 	// Excess How many of the tasks that run or could start now would have to wait, because of the concurrency

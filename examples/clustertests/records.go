@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// execution is the record that a workflow keeps of itself.
+// execution is the record that a workflow writes about its own execution.
 type execution struct {
 	ID    string   `json:"id"`
 	Steps []string `json:"steps_completed"`
@@ -88,8 +88,8 @@ func newRecords(pool *pgxpool.Pool) *records {
 	return s
 }
 
-// run creates the record, completes the steps and marks the result. If failAt is the number of a
-// step, run fails at that step.
+// run creates the record, completes the steps and marks the result. If failAt is the index of a
+// step, run marks the execution as failed at that step and returns an error.
 func (s *records) run(ctx perdure.WorkflowCtx, e entry, steps []string, failAt int) (string, error) {
 	do := func(a *perdure.Activity[entry, perdure.Void], step, result string) error {
 		e.Step, e.Result = step, result
@@ -116,7 +116,7 @@ func (s *records) run(ctx perdure.WorkflowCtx, e entry, steps []string, failAt i
 	return result, do(s.mark, "mark", result)
 }
 
-// numbered returns step0, step1 and so on.
+// numbered returns n names of steps: step0, step1 and so on.
 func numbered(n int) (steps []string) {
 	for i := range n {
 		steps = append(steps, "step"+strconv.Itoa(i))
@@ -165,5 +165,5 @@ func (s *records) routes(n *node, mux *http.ServeMux) {
 	}))
 }
 
-// maxSteps limits the history of one workflow.
+// maxSteps limits the number of steps of one execution, and so the size of its history.
 const maxSteps = 10_000

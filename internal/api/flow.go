@@ -16,14 +16,15 @@ type Flow interface {
 	// or wait for them.
 	Limits(ctx context.Context, tenant string) ([]LimitStatus, error)
 	// SetLimit creates a limit, or changes the limit of that name. It returns Invalid if the limit
-	// makes no sense, and Conflict if it contradicts another one. It returns NotFound if no worker
-	// serves the queue and no task waits in it; anyQueue skips that check. If SetLimit returns an
-	// error, it has changed nothing. A disabled limit stays disabled.
+	// makes no sense, and Conflict if the limit contradicts another limit. It returns NotFound if
+	// no worker serves the queue and no task waits in it; anyQueue skips that check. If SetLimit
+	// returns an error, it has changed nothing. A disabled limit stays disabled.
 	SetLimit(ctx context.Context, tenant string, l Limit, anyQueue bool) error
 	// TryLimit returns what a limit would do to the open tasks of a tenant, and sets nothing. It
 	// refuses the same limits as SetLimit, but accepts any queue.
 	TryLimit(ctx context.Context, tenant string, l Limit) (LimitTrial, error)
-	// DeleteLimit removes a limit. Tasks that name it wait until a limit of that name exists again.
+	// DeleteLimit removes a limit. Tasks that name the limit wait until a limit of that name exists
+	// again.
 	DeleteLimit(ctx context.Context, tenant, name string) error
 	// DisableLimit turns a limit off until EnableLimit, and keeps its numbers. Tasks that name the
 	// limit start as if they did not name it. DisableLimit returns NotFound if there is no such
@@ -42,8 +43,9 @@ type Flow interface {
 	SetBreaker(ctx context.Context, tenant string, b Breaker) error
 	// DeleteBreaker removes a rule.
 	DeleteBreaker(ctx context.Context, tenant, name string) error
-	// TripBreaker opens a breaker, even one that no task has used. It returns NotFound for a name
-	// that no state, no rule and no activity of a live worker has.
+	// TripBreaker opens a breaker, even if no task has used the breaker yet. It returns NotFound if
+	// no breaker with this name is known. A breaker is known if it has a state, if a rule applies
+	// to its name, or if an activity of a live worker names it.
 	TripBreaker(ctx context.Context, tenant, name, why string) error
 	// ResetBreaker closes a breaker and ends its pause. It returns NotFound if there is no such
 	// breaker.
@@ -54,7 +56,8 @@ type Flow interface {
 	// Allowance returns how much of the system a tenant may use.
 	Allowance(ctx context.Context, tenant string) (Allowance, error)
 	// SetAllowance changes how much of the system a tenant may use. A zero allowance removes all
-	// bounds. A start of a client that exceeds the allowance returns Exhausted.
+	// bounds. If a client wants to start an execution, and the allowance has no room for it, the
+	// client gets Exhausted.
 	SetAllowance(ctx context.Context, tenant string, a Allowance) error
 	// Queues lists the paused queues, the queues that this process serves, and the queues of its
 	// tasks.
@@ -71,17 +74,19 @@ const (
 	PerQueue = rule.PerQueue // each queue has its own budget
 	PerKind  = rule.PerKind  // each activity has its own budget
 	PerKey   = rule.PerKey   // each value of Key in the input has its own budget
-	// Tasks name the limit themselves, and each key that they give has its own budget.
+	// Tasks name the limit themselves, with or without a key. Each key has its own budget.
 	PerName = rule.PerName
 )
 
-// ScopeOf returns the scope for a word that users write: queue or activity.
+// ScopeOf returns the scope for a word that users write: queue, activity, key or name. It does not
+// check the word: SetLimit and TryLimit refuse a scope that does not exist.
 func ScopeOf(word string) rule.Scope { return rule.ScopeOf(word) }
 
 // Limit says how many tasks may run at a time, and how many may start per period. The engine stores
 // the rule in this form. The calls of Flow ignore the field Tenant and use the tenant in their
-// arguments. Per may be empty: with a Key it means PerKey, and without Queue and Kind it means
-// PerName. SetLimit and TryLimit ignore Disabled and Why.
+// arguments. Per may be empty. Then a limit with a Key has the scope PerKey. A limit with neither
+// Key, Queue nor Kind has the scope PerName. For any other limit, all selected tasks share one
+// budget. SetLimit and TryLimit ignore Disabled and Why.
 type Limit = rule.Limit
 
 // Allowance is how much of the system a tenant may use.
@@ -93,11 +98,14 @@ type Numbers = limit.Numbers
 // LimitStatus is a limit with the tasks that hold its permits or wait for them.
 type LimitStatus struct {
 	Rule Limit
-	// Uses are the keys of the limit whose permits tasks hold or wait for, in all processes that
-	// answered. Known is false if no process answered.
+	// Known is false if no process has said which tasks hold permits or wait for them. In that case
+	// Uses is empty.
 	Known bool
-	Uses  []LimitUse
-	// Others counts the keys that Uses leaves out. Uses has the keys with the most waiting tasks.
+	// Uses has one entry for each key of the limit that is in use: tasks hold its permits or wait
+	// for them. It adds up the answers of all processes that answered. If there are very many keys,
+	// Uses has the keys with the most waiting tasks.
+	Uses []LimitUse
+	// Others counts the keys that Uses leaves out.
 	Others OtherKeys
 }
 
@@ -125,10 +133,10 @@ type LimitTrial struct {
 type TrialUse struct {
 	Key string
 	// Held counts the running tasks, Waiting the tasks that could start now, and Delayed the tasks
-	// that may start later.
+	// that may not start yet.
 	Held, Waiting, Delayed int
-	// Excess is how many of the running and waiting tasks would have to wait because of the
-	// concurrency.
+	// Excess is how many of the running and waiting tasks are more than the concurrency allows.
+	// They would have to wait.
 	Excess int
 	// Clears is how long it would take to start all waiting tasks at the rate; 0 without a rate.
 	Clears time.Duration
@@ -138,7 +146,8 @@ type TrialUse struct {
 type LimitUse struct {
 	Key           string
 	Held, Waiting int
-	// Holders and Waiters list some of the tasks. Tasks that have waited longest come first.
+	// Holders and Waiters list some of the tasks. Of the waiters, the tasks that have waited
+	// longest come first.
 	Holders, Waiters []model.TaskRef
 }
 
@@ -158,14 +167,15 @@ type Breaker struct {
 // BreakerStatus is the state of a breaker.
 type BreakerStatus struct {
 	Name string
-	// State is closed, open or half_open, since Since. No task passes before Until, for the reason
-	// in Why. Held is true if that reason is a pause or a Retry-After.
+	// State is closed, open or half_open. The breaker has had this state since Since. Until is when
+	// the breaker lets tasks or probes start again, and Why says what holds them back; Until is
+	// zero if tasks may start now. Held is true if a pause or a Retry-After holds tasks back.
 	State        string
 	Since, Until model.Time
 	Why          string
 	Held         bool
-	// Failures and Calls count the outcomes within the window that this process has seen. Probes
-	// counts the probes that run now, and Successes the probes that succeeded.
+	// Failures and Calls count the outcomes that this process has seen within the window. Probes
+	// counts the probes that run now, and Successes counts the probes that succeeded.
 	Failures, Calls   int64
 	Probes, Successes int
 	// Rule is the rule that applies to the breaker, with its defaults filled in.

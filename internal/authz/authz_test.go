@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// methods are all methods of the native protocol, unary and streaming.
+// methods returns all methods of the native protocol, unary and streaming.
 func methods() (all []string) {
 	for _, desc := range []grpc.ServiceDesc{pb.ClientService_ServiceDesc, pb.WorkerService_ServiceDesc, pb.AdminService_ServiceDesc} {
 		for _, m := range desc.Methods {
@@ -32,7 +32,7 @@ func TestTableIsComplete(t *testing.T) {
 	t.Parallel()
 	all := methods()
 	if len(all) < 75 {
-		t.Errorf("%d methods", len(all))
+		t.Errorf("found %d methods, want at least 75", len(all))
 	}
 	if err := authz.Check(authz.Served{Methods: all}); err != nil {
 		t.Error(err)
@@ -54,10 +54,10 @@ func TestTableIsComplete(t *testing.T) {
 		}
 		actions[r.Action] = true
 		if !slices.Contains(authz.Groups(), r.Group) {
-			t.Errorf("%s: group %q", r.Action, r.Group)
+			t.Errorf("%s has group %q, which does not exist", r.Action, r.Group)
 		}
 		if len(r.Methods)+len(r.Operations) == 0 && !routed[r.Action] {
-			t.Errorf("%s is the action of nothing", r.Action)
+			t.Errorf("no method, operation or route has action %s", r.Action)
 		}
 		for _, name := range slices.Concat(r.Methods, r.Operations) {
 			if seen[name] {
@@ -65,7 +65,7 @@ func TestTableIsComplete(t *testing.T) {
 			}
 			seen[name] = true
 			if strings.HasPrefix(name, "/perdure.") && !slices.Contains(all, name) {
-				t.Errorf("%s is in the table and not in the protocol", name)
+				t.Errorf("%s is in the table, but not in the protocol", name)
 			}
 		}
 
@@ -82,7 +82,8 @@ func TestTableIsComplete(t *testing.T) {
 	}
 }
 
-// A server that serves something without a row does not start.
+// A server does not start if the table has no row for something that the server serves. The error
+// names everything that is missing.
 func TestCheckNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	err := authz.Check(authz.Served{
@@ -93,6 +94,8 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 	}
 }
 
+// authz.Admins lets admins do everything and denies all other callers everything. A caller is an
+// admin because of its identity, and not because of the names of its roles.
 func TestAdmins(t *testing.T) {
 	t.Parallel()
 	if err := (authz.Admins{}).Authorize(&authn.Identity{Tenant: "acme", Admin: true}, "tenant:write"); err != nil {
@@ -101,10 +104,10 @@ func TestAdmins(t *testing.T) {
 	for _, roles := range [][]string{nil, {authz.RoleAdmin}, {authz.RoleOwner}} {
 		who := &authn.Identity{Tenant: "acme", Roles: roles}
 		if err := (authz.Admins{}).Authorize(who, "execution:read"); !fault.Is(err, fault.Denied) {
-			t.Errorf("%v: %v", roles, err)
+			t.Errorf("roles %v: %v, want the call denied", roles, err)
 		}
 		if slices.Contains(authz.RolesOf(who), authz.RoleAdmin) {
-			t.Errorf("%v: the caller has the role of admins", roles)
+			t.Errorf("roles %v: the caller has the role of admins", roles)
 		}
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// envLend makes the process take one side until SIGTERM: "owner" runs the workflow, and the other
-// side executes its tasks.
+// envLend names the side that a process takes until SIGTERM. The side "owner" runs the workflow.
+// The side "worker" executes the tasks of the workflow.
 const envLend = "PERDURE_CHAOS_LEND"
 
-// distant is an activity. The process that runs its workflow does not have its code.
+// distant is an activity whose code only the worker has.
 var distant = perdure.DeclareActivity[string, string]("distant", perdure.OnQueue("distant"), perdure.Constant(10, 5*time.Millisecond))
 
 // errand runs four distant activities, two at a time.
@@ -36,7 +36,7 @@ var errand = perdure.NewWorkflow("errand", func(ctx perdure.WorkflowCtx, key str
 }, perdure.Uses(distant))
 
 // lendDefinitions returns the definitions of the owner or of the worker. The worker records each
-// attempt that it has executed.
+// attempt when the attempt begins.
 func lendDefinitions(side string, l ledger) perdure.Group {
 	if side == "owner" {
 		return perdure.Group{errand}
@@ -52,7 +52,7 @@ func lendDefinitions(side string, l ledger) perdure.Group {
 
 // The test alternately kills the process that executes tasks and the process that owns their
 // workflows, in the middle of their work. Everything completes. A task is executed again only if
-// its attempt was lost with its process, and each repetition has a new attempt number.
+// its attempt was lost, and each repetition has a new attempt number.
 func TestKilledLendersAndOwners(t *testing.T) {
 	t.Parallel()
 	url, l := pgtest.URL(t), newLedger(t)
@@ -113,9 +113,9 @@ func TestKilledLendersAndOwners(t *testing.T) {
 		t.Errorf("%d tasks were executed, want %d", len(attempts), 4*n)
 	}
 
-	// On a busy machine, a live process may lose its lease too, and lose the tasks that it
-	// executes.
+	// On a busy machine, a process that was not killed may lose its lease too, and with the lease
+	// the tasks that it executes.
 	if again > 3*100 && quiet() {
-		t.Errorf("%d were executed again; three processes were killed that had 100 in hand at most", again)
+		t.Errorf("%d tasks were executed again, want at most 300: the test killed three processes, and each had at most 100 tasks", again)
 	}
 }

@@ -27,9 +27,10 @@ func newEntityEdit(o *options) *cobra.Command {
 		Use: "edit entity/key", Short: "Replace the state of an entity if its version is the expected one", Args: cobra.ExactArgs(1),
 		Long: `Replace the state of an entity if its version is the expected one. The owner of the entity writes the new state in one commit, and runs no code.
 
-The command changes nothing and returns a conflict if the version is another one, while an operation of the entity runs, and while an execution holds its lock.
-perdure entity show prints the version. With -o json it also prints the etag, which --version accepts: the number alone begins again when an entity was deleted
-and created again. Version 0 is an entity without a state. The state is stored as the JSON that you give, without the payload settings of your program.`,
+The command changes nothing and returns a conflict if the entity has another version, if an operation of the entity is running, or if an execution holds the
+lock of the entity. perdure entity show prints the version, and with -o json also the etag. --version accepts both. Prefer the etag: version numbers start
+again at 1 when an entity is deleted and created again. Use version 0 for an entity without a state. The command stores the JSON as you give it, without the
+payload settings of your program.`,
 		Example: `  perdure entity edit account/42 --version 3 --state '{"Cents": 100}'
   perdure entity edit account/42 --version 3-1789000000000000 --state @account.json`,
 		ValidArgsFunction: o.entityNames(false),
@@ -50,7 +51,7 @@ and created again. Version 0 is an entity without a state. The state is stored a
 		},
 	}
 
-	cmd.Flags().StringVar(&version, "version", "", "version or etag that the entity must have; 0 for one without a state")
+	cmd.Flags().StringVar(&version, "version", "", "version or etag that the entity must have; 0 for an entity without a state")
 	cmd.Flags().StringVar(&state, "state", "", "new state as JSON, @file, or - for standard input")
 	cmd.Flags().StringVar(&requestID, "request-id", "", "id that makes the request safe to repeat: a repetition gets the same answer")
 	for _, name := range []string{"version", "state"} {
@@ -63,7 +64,7 @@ and created again. Version 0 is an entity without a state. The state is stored a
 	return cmd
 }
 
-// edit replaces a state and prints the new version.
+// edit replaces the state of an entity and prints the new version.
 func (o *options) edit(ctx context.Context, b api.Backend, r api.EditRequest) (err error) {
 	if r.Address, err = findEntity(ctx, b, r.Address); err != nil {
 		return err

@@ -53,7 +53,7 @@ func LockedOut(row *model.Entity, m *model.Message) bool {
 func EntityReason(row *model.Entity, lockedOut bool) model.Reason {
 	name := row.Address.EntityName()
 	if !lockedOut {
-		return model.Reason{Code: model.WaitMailbox, Name: name, Detail: "calls before it are being made"}
+		return model.Reason{Code: model.WaitMailbox, Name: name, Detail: "earlier calls are being made"}
 	}
 	h := &row.Holder
 	return model.Reason{Code: model.WaitLock, Name: name, Detail: h.Address.Type + "/" + h.Address.Key + " (" + h.Run.String() + ")"}

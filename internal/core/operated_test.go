@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// handedEntity returns an entity with calls that a worker has, and the version of the state that
-// the worker was given.
+// handedEntity returns an entity whose calls a worker has, these calls, and the version of the
+// state that the worker got.
 func handedEntity(t *testing.T, calls ...string) (*core.Entity, []*core.Item, int64) {
 	t.Helper()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -24,20 +24,21 @@ func operatedReport(state string, results ...model.OperationResult) *model.Opera
 	return &model.Operated{Results: results, Changed: true, Exists: true, State: model.TextPayload(state)}
 }
 
-// The entity does not apply a result for an old state. Workers make the calls again.
+// The entity does not apply a result that a worker computed from an old state. The call is handed
+// over again.
 func TestEntityRefusesAnOldResult(t *testing.T) {
 	t.Parallel()
 	n, items, version := handedEntity(t, "one")
 	if _, ok := n.Apply(items, operatedReport("one", model.OperationResult{}), version, 2); !ok {
-		t.Fatal("a result is refused")
+		t.Fatal("the first result is refused")
 	}
 	n.Deliver(&model.Message{Kind: model.MessageCall, To: n.Row.Address, Name: "two"}, core.Arrival{Room: 10, Tag: "two"}, 3)
 	items = n.Next(10, 1<<20)
 	if d, ok := n.Apply(items, operatedReport("two", model.OperationResult{}), version, 4); ok || d.HasWrites() || string(n.Row.State.Data) != "one" {
-		t.Errorf("a result that was made on version %d counts: the state is %q", version, n.Row.State.Data)
+		t.Errorf("the result for the old version %d is applied: the state is %q", version, n.Row.State.Data)
 	}
 	if again := n.Next(10, 1<<20); len(again) != 1 || again[0] != items[0] {
-		t.Errorf("the call is not made again: %v", again)
+		t.Errorf("the call is not handed over again: %v", again)
 	}
 }
 
@@ -51,10 +52,10 @@ func TestFailedCallSendsNothing(t *testing.T) {
 	d, ok := n.Apply(items, operatedReport("two", model.OperationResult{Failure: &model.Failure{Message: "no"}, Messages: send},
 		model.OperationResult{Messages: []model.Message{{Kind: model.MessageSignal, To: to, Name: "sent"}}}), version, 2)
 	if !ok || len(d.Messages) != 1 || d.Messages[0].Name != "sent" {
-		t.Errorf("it sends %+v", d.Messages)
+		t.Errorf("the messages are %+v, want only the message of the call that succeeded", d.Messages)
 	}
 	if len(d.Replies) != 2 || d.Replies[0].Answer.Failure == nil || d.Replies[1].Answer.Failure != nil {
-		t.Errorf("the callers hear %+v", d.Replies)
+		t.Errorf("the answers are %+v, want a failure and a success", d.Replies)
 	}
 }
 
@@ -62,8 +63,8 @@ func lockMessage(to model.Address, section string, run byte) *model.Message {
 	return &model.Message{Kind: model.MessageLock, To: to, From: model.Link{Address: model.Address{Tenant: "default", Type: "w", Key: "k"}, Run: model.RunID{run}, ID: section}}
 }
 
-// No worker gets a call behind the request of a lock before the lock is granted, not even together
-// with the calls in front of the request.
+// A call of another caller behind a lock request waits until the lock is granted and released. A
+// worker does not get such a call together with the calls in front of the request.
 func TestLockIsABarrier(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -74,15 +75,16 @@ func TestLockIsABarrier(t *testing.T) {
 	})
 	items := n.Next(10, 1<<20)
 	if len(items) != 1 || items[0].Message.Name != "before" {
-		t.Fatalf("%d calls are made", len(items))
+		t.Fatalf("%d calls are handed over, want only the call in front of the lock request", len(items))
 	}
 	if n.Apply(items, operatedReport("before", model.OperationResult{}), 1, 2); !n.Row.Locked() || n.Next(10, 1<<20) != nil {
-		t.Error("the lock is not granted, or what came behind it is made")
+		t.Error("the lock is not granted, or the call behind it is handed over")
 	}
 }
 
-// A release is only for the section that it names: another section of the same run, or the same
-// section of another run, keeps the lock (L30).
+// A release frees a lock only if the release names the section that holds the lock (L30). A release
+// of another section of the same run changes nothing. Neither does a release of a section of
+// another run that has the same id.
 func TestReleaseOfAnotherSection(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -97,12 +99,12 @@ func TestReleaseOfAnotherSection(t *testing.T) {
 	own := lockMessage(a, "section", 1)
 	own.Kind = model.MessageRelease
 	if n.Deliver(own, core.Arrival{Room: 10}, 3); n.Row.Locked() {
-		t.Error("its own release does not free the lock")
+		t.Error("the release of the holder does not free the lock")
 	}
 }
 
-// The room of a mailbox counts only calls that wait. Of the calls of one hand-over, one runs and
-// the others wait for it.
+// Only calls that wait take room in a mailbox. Of the calls of one hand-over, one runs and the
+// others wait for it.
 func TestRoomIsForWhatWaits(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -115,21 +117,22 @@ func TestRoomIsForWhatWaits(t *testing.T) {
 		return d.Refusal() == nil
 	}
 	if !call(1) || call(1) {
-		t.Error("one call may wait, and no other")
+		t.Error("want room for one call that waits, and no room for a second call")
 	}
 	first := n.Next(10, 1<<20)
 	if len(first) != 1 || !call(1) || call(1) {
-		t.Error("a call runs: another one may wait, and no third")
+		t.Error("while a call runs, want room for one call that waits, and no room for a second")
 	}
 	if second, third := call(3), call(3); !second || !third || call(3) {
-		t.Error("a call runs: three others may wait")
+		t.Error("while a call runs, want room for three calls that wait, and no room for a fourth")
 	}
 	n.Apply(first, operatedReport("state", model.OperationResult{}), 0, 2)
 	if second := n.Next(10, 1<<20); len(second) != 3 || !call(3) || call(3) {
-		t.Error("three are handed over together: one of them runs and two wait, so a third may wait")
+		t.Error("three calls are handed over together: one of them runs and two wait; want room for a third that waits")
 	}
 
-	// A call that waits until its own row is stored runs next, so it takes no room.
+	// The first call waits only until its own row is stored, and runs next. So it takes no room,
+	// and one more call may wait.
 	n = core.NewEntity(a, nil, nil)
 	held := func() bool {
 		sent++
@@ -138,27 +141,26 @@ func TestRoomIsForWhatWaits(t *testing.T) {
 		return d.Refusal() == nil
 	}
 	if first, second := held(), held(); !first || !second || held() {
-		t.Error("one call is about to run and one waits")
+		t.Error("want room for the call that runs next and for one call that waits, and no room for a third")
 	}
 }
 
-// A full mailbox refuses the request of a lock immediately. A repeated request takes no further
-// room.
+// A full mailbox refuses a lock request immediately. A repeated lock request takes no further room.
 func TestLockFindsNoRoom(t *testing.T) {
 	t.Parallel()
 	n, _, _ := handedEntity(t, "begun")
 	small := core.Arrival{Stored: true, Room: 1}
 	if d := n.Deliver(lockMessage(n.Row.Address, "s", 1), small, 2); d.Refusal() != nil || len(d.Mailbox) != 1 {
-		t.Fatalf("there is room: %+v", d)
+		t.Fatalf("there is room for the lock request, but it led to %+v", d)
 	}
 	if d := n.Deliver(lockMessage(n.Row.Address, "s", 1), small, 3); d.Refusal() != nil || d.HasWrites() {
-		t.Errorf("the same again led to %+v", d)
+		t.Errorf("the repeated lock request led to %+v", d)
 	}
 	d := n.Deliver(lockMessage(n.Row.Address, "t", 2), small, 4)
 	if refusal(d.Refusal()) != "exhausted" || len(d.Mailbox) > 0 || n.MailCount() != 2 {
-		t.Errorf("one too many led to %+v", d)
+		t.Errorf("the lock request without room led to %+v", d)
 	}
 	if len(d.Messages) != 1 || d.Messages[0].Kind != model.MessageAnswer || d.Messages[0].ID != "t" || d.Messages[0].Failure == nil {
-		t.Errorf("the section hears %+v", d.Messages)
+		t.Errorf("the section gets %+v, want a failure", d.Messages)
 	}
 }

@@ -13,14 +13,14 @@ import (
 
 // Call is one call of a process to the store.
 type Call struct {
-	At      time.Duration // since the trace began
+	At      time.Duration // since the start of the trace
 	Process int
 	Method  faultstore.Method
 	Detail  string
 	Err     error
 }
 
-// Trace has the calls of all processes to a store. Its mutex is never held during a call.
+// Trace has the calls of all processes to a store. No call to the store happens under its mutex.
 type Trace struct {
 	begin time.Time
 
@@ -41,10 +41,10 @@ func (t *Trace) note(c Call) {
 	t.calls = append(t.calls, c)
 }
 
-// Elapsed returns the time since the trace began.
+// Elapsed returns the time since the start of the trace.
 func (t *Trace) Elapsed() time.Duration { return time.Since(t.begin) }
 
-// Since returns the calls from an index on.
+// Since returns the calls from the given index to the last.
 func (t *Trace) Since(from int) []Call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *Trace) Commits() int {
 	return n
 }
 
-// String shows the calls. After about 30 calls, it leaves out calls that only renew the lease.
+// String shows the calls. After the first 31 calls, it leaves out successful renewals of leases.
 func (t *Trace) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,7 @@ func (t *Trace) String() string {
 	return b.String()
 }
 
-// Describe says what a commit writes.
+// Describe says what the commit of a batch writes.
 func Describe(b *store.Batch) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "lane %d batch %d:", b.Lane.Lane, b.Number)

@@ -18,7 +18,7 @@ var (
 	aside   = perdure.DeclareActivity[string, string]("aside")
 )
 
-// stepScenarios are about steps and their attempts.
+// stepScenarios returns the scenarios of steps and their attempts.
 func stepScenarios() []*scenario {
 	return []*scenario{
 		{
@@ -39,9 +39,10 @@ func stepScenarios() []*scenario {
 			}, ending(linear, ">", "k", ">abc")),
 		},
 		{
-			// A step that runs next to the version check may have started before the change. The
-			// engine may commit the outcome of that step before the version, so the outcome does
-			// not prove that the run started with the old code.
+			// The activity aside starts before step a, and may still run at the version check. The
+			// engine may commit the outcome of aside before the version. If the process then dies,
+			// the history has the outcome, but no version. The outcome does not prove that the run
+			// passed the version check with old code, so the run must follow the new version.
 			name:     "version of a change",
 			selfless: true,
 			bodies:   map[string]int{"aside": 1, "a": 1, "new": 1},
@@ -103,7 +104,7 @@ func stepScenarios() []*scenario {
 						return 0, perdure.Permanent(errors.New("no way"))
 					})
 					if first == nil || second == nil {
-						return "", errors.New("steps that fail succeeded")
+						return "", errors.New("a step succeeded that must fail")
 					}
 					got, err := w.step(ctx, "repair")
 					return fmt.Sprintf("%v, %v, %s", first, second, got), err

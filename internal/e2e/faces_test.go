@@ -19,17 +19,18 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// place is a process that an operator uses to look at the executions.
+// place is where an operator looks at the executions: a process with an app, or the command line.
 type place struct {
 	name    string
 	app     *perdure.App // nil for the command line
 	metrics *prometheus.Registry
 
-	said map[string]string // its last answer about each stall
+	said map[string]string // the last answers of this place, by the names of the stalls
 }
 
-// blind reports whether a place cannot know the reason of a stall, because the place can only read
-// the file, and the reason is in the memory of the process that has the file open.
+// blind reports whether a place cannot know the reason of a stall. The command line can only read
+// the file of an SQLite store. Some reasons are only in the memory of the process that has the file
+// open.
 func (w *stalls) blind(p *place, x *stall) bool {
 	return x.memory && p.app == nil && w.s.kind == "sqlite"
 }
@@ -59,14 +60,15 @@ type listedLine struct {
 
 func (l listedLine) ref() string { return l.Workflow + "/" + l.Key }
 
-// describeAll returns the main reason of each stall and its cause, as one place describes it.
+// describeAll returns how a place describes each stall. The main reason has the name of the stall
+// as its key. The causes of that reason have the key "<name> because".
 func (w *stalls) describeAll(p *place) map[string]string {
 	w.t.Helper()
 	found := map[string]string{}
 	for _, x := range w.all {
 		if p.app == nil {
 			text, _ := w.perdureCLI("workflow", "explain", x.ref.Workflow+"/"+x.ref.Key)
-			reason, rest, _ := strings.Cut(text, ".\n") // a stack has several lines
+			reason, rest, _ := strings.Cut(text, ".\n") // a reason with a stack has several lines
 			found[x.name] = flat(strings.TrimPrefix(reason, "It "))
 			found[x.name+" because"] = rest
 			continue
@@ -82,10 +84,11 @@ func (w *stalls) describeAll(p *place) map[string]string {
 	return found
 }
 
-// flat returns a text in one line: a terminal shows no tabs.
+// flat puts a text into one line, with single spaces. So texts of the command line, which prints
+// spaces for tabs, can be compared with texts of an app.
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// listReasons returns the reasons that the list of executions shows.
+// listReasons returns the reasons that the list of executions shows at a place.
 func (w *stalls) listReasons(p *place) map[string]string {
 	w.t.Helper()
 	if p.app == nil {
@@ -94,7 +97,7 @@ func (w *stalls) listReasons(p *place) map[string]string {
 	return w.collect(p.app.Executions().List(w.t.Context(), `status = "open"`))
 }
 
-// strandedReasons returns the reasons of stranded executions.
+// strandedReasons returns the reasons that the list of stranded executions shows at a place.
 func (w *stalls) strandedReasons(p *place) map[string]string {
 	w.t.Helper()
 	if p.app == nil {
@@ -123,7 +126,7 @@ func (w *stalls) collect(all func(func(perdure.Info, error) bool)) map[string]st
 	return found
 }
 
-// problems returns the stalls for which a place does not give the expected reason.
+// problems returns a message for each answer of a place that is not as expected.
 func (w *stalls) problems(p *place) (wrong []string) {
 	w.t.Helper()
 	described, listed, stranded := w.describeAll(p), w.listReasons(p), w.strandedReasons(p)
@@ -160,8 +163,8 @@ func (w *stalls) problems(p *place) (wrong []string) {
 	return wrong
 }
 
-// strandedByCode counts the stalls that a place reports as stranded, which means that they end only
-// after a change by an operator.
+// strandedByCode computes how many executions a place must report as stranded, by reason code. A
+// stranded execution continues only after an operator has acted.
 func (w *stalls) strandedByCode(p *place) map[string]int {
 	found := map[string]int{}
 	for i := range w.all {
@@ -172,7 +175,8 @@ func (w *stalls) strandedByCode(p *place) map[string]int {
 	return found
 }
 
-// countMetric adds up the metric of stranded executions over all processes.
+// countMetric returns how many executions the metric of all processes together reports as stranded,
+// by reason code.
 func (w *stalls) countMetric(places []*place) map[string]int {
 	w.t.Helper()
 	found := map[string]int{}
@@ -200,7 +204,8 @@ func (w *stalls) countMetric(places []*place) map[string]int {
 	return found
 }
 
-// doctor returns what the doctor command reports about executions.
+// doctor returns the line of the doctor command that is about executions. If there is no such line,
+// doctor returns the whole output.
 func (w *stalls) doctor() string {
 	w.t.Helper()
 	text, _ := w.perdureCLI("doctor")
@@ -212,8 +217,8 @@ func (w *stalls) doctor() string {
 	return text
 }
 
-// awaitAgreement waits until every place gives the right reasons, and all places give the same
-// reasons.
+// awaitAgreement waits until every place gives the expected reasons. Within a place, explain, list
+// and stranded must give the same reason.
 func (w *stalls) awaitAgreement(places []*place) {
 	w.t.Helper()
 	for began, next := time.Now(), backoff(); ; next() {
@@ -227,12 +232,12 @@ func (w *stalls) awaitAgreement(places []*place) {
 			return
 		}
 		if time.Since(began) > patience {
-			w.t.Fatalf("%d of the answers are wrong:\n%s", len(wrong), strings.Join(wrong, "\n"))
+			w.t.Fatalf("%d answers are wrong:\n%s", len(wrong), strings.Join(wrong, "\n"))
 		}
 	}
 }
 
-// compare compares the answers of the places word for word.
+// compare checks that all places have given the same main reasons, word for word.
 func (w *stalls) compare(places []*place) {
 	w.t.Helper()
 	first := places[0]
@@ -245,9 +250,9 @@ func (w *stalls) compare(places []*place) {
 	}
 }
 
-// The test makes everything stall that can stall. Every interface says why: explain, list,
-// stranded, doctor, queue list and the metric agree. They give the same answers in the owner, in
-// another process and on the command line.
+// The test makes executions stall in all ways that we know. Every interface says why: explain,
+// list, stranded, doctor, queue list, schedule list and the metric of stranded executions. The
+// interfaces agree with each other, in all processes and on the command line.
 func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 	t.Parallel()
 	kinds := durable
@@ -279,7 +284,7 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 		w.present(places[0].app, held, flow)
 		w.startRefused(places[0].app, flow)
 		w.busy(places[0].app, flow, stallSlots*len(places)-1)
-		for range 2 { // the second execution waits for the end of the first
+		for range 2 { // the second job waits for the end of the first
 			if err := schedules[2].(*perdure.Schedule).Trigger(caller(t, places[0].app)); err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +316,7 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 	})
 }
 
-// damage changes rows directly in the store.
+// damage changes rows directly in the store, so that processes cannot read them.
 func (w *stalls) damage() {
 	w.s.damage("history", "body", "seq = 2")
 	w.s.change("entities", "body", "key = 'damaged'")
@@ -320,14 +325,14 @@ func (w *stalls) damage() {
 	}
 }
 
-// place opens a process.
+// place opens an app with metrics of its own, and returns it as a place.
 func (w *stalls) place(name string, defs ...perdure.Definition) *place {
 	reg := prometheus.NewRegistry()
 	w.s.cfg.Metrics = reg
 	return &place{name: name, app: w.s.open(defs...), metrics: reg}
 }
 
-// awaitOwners waits until n processes share the shards.
+// awaitOwners waits until every shard has a live owner, and n processes own shards.
 func (w *stalls) awaitOwners(n int) {
 	w.t.Helper()
 	eventually(w.t, "all processes own shards", func() bool {
@@ -336,7 +341,7 @@ func (w *stalls) awaitOwners(n int) {
 	})
 }
 
-// owners returns the processes that own the shards, and whether each shard has a live owner.
+// owners returns the process that owns each shard, and whether all these processes are alive.
 func (w *stalls) owners() (owners map[model.ShardID]string, all bool) {
 	w.t.Helper()
 	n, err := node.Open(w.t.Context(), node.Config{URL: w.s.url, ReadOnly: true})
@@ -369,15 +374,16 @@ var (
 	stow  = perdure.NewOperation(vault, "stow", func(_ perdure.EntityCtx, n *int, by int) (int, error) { *n += by; return *n, nil })
 )
 
-// startApart starts executions of workflows that only one process can run, in shards of both
-// processes.
+// startApart starts executions of two workflows. Each process has the code of only one of the
+// workflows. The executions are in shards of both processes.
 func (w *stalls) startApart(places []*place) {
 	w.t.Helper()
 	c := caller(w.t, places[0].app)
 	for _, d := range []*perdure.Workflow[string, string]{onlyA, onlyB} {
 		for i := range 6 {
 			ref := mustStart(w.t, c, d, "x", perdure.RawKey(fmt.Sprint("k", i))).Ref
-			// The process with the code runs the execution, no matter which process owns it.
+			// The process that has the code runs the execution, even if the other process owns the
+			// shard of the execution.
 			x := stall{name: ref.Workflow + " " + ref.Key, ref: ref, code: model.WaitSignal, want: []string{"waits for signal word"}}
 			w.add(x)
 		}
@@ -401,7 +407,9 @@ func (w *stalls) astray(app *perdure.App, flow *perdure.Workflow[string, string]
 	}
 }
 
-// stallSchedules are schedules that start nothing, each for a different reason.
+// stallSchedules returns schedules that cannot start their jobs, each for a different reason: a
+// paused schedule, a schedule whose job has no code, and a schedule that waits for the end of its
+// last job.
 func stallSchedules(flow *perdure.Workflow[string, string]) []perdure.Definition {
 	return []perdure.Definition{
 		perdure.NewSchedule("asleep", perdure.Every(24*time.Hour), flow.Job("signal"), perdure.PausedAtFirst("holiday")),
@@ -410,7 +418,7 @@ func stallSchedules(flow *perdure.Workflow[string, string]) []perdure.Definition
 	}
 }
 
-// schedules compares what the places report about the schedules.
+// schedules checks what each place reports about the schedules.
 func (w *stalls) schedules(places []*place) {
 	w.t.Helper()
 	type line struct {
@@ -444,11 +452,11 @@ func (w *stalls) schedules(places []*place) {
 		if s := found["asleep"]; !s.Status.Paused || s.Status.Why != "holiday" || s.Trouble != "" {
 			w.t.Errorf("%s: the paused schedule: %+v", p.name, s)
 		}
-		if s := found["orphan"]; s.Trouble != "what it begins waits for a worker that offers workflow gone: no live process has its code" {
+		if s := found["orphan"]; s.Trouble != "its job waits for a worker that offers workflow gone: no live process has its code" {
 			w.t.Errorf("%s: the schedule of a workflow without code: %+v", p.name, s)
 		}
 		if s := found["busy"]; s.Status.Waiting == nil || s.Trouble != "" {
-			w.t.Errorf("%s: the schedule whose last execution is open: %+v", p.name, s)
+			w.t.Errorf("%s: the schedule whose last job is open: %+v", p.name, s)
 		}
 	}
 
@@ -478,7 +486,7 @@ func (w *stalls) codeAt(workflow string) string {
 	return ""
 }
 
-// queues compares the output of the queue commands with the stalls.
+// queues checks the output of the command queue list.
 func (w *stalls) queues() {
 	w.t.Helper()
 	type line struct {
@@ -503,7 +511,8 @@ func (w *stalls) queues() {
 	}
 }
 
-// late makes calls that reach their deadlines. Each error says why the call did not succeed.
+// late makes calls that end at their deadlines. The error of each call says what the call waited
+// for.
 func (w *stalls) late(places []*place) {
 	w.t.Helper()
 	for _, p := range places {
@@ -538,14 +547,14 @@ func (w *stalls) late(places []*place) {
 			"a call in line": {func(c perdure.Client) error {
 				_, err := w.squeeze.Call(c, "a", 1)
 				return err
-			}, "alley/a waits for alley/a: calls before it are being made, squeeze since"},
+			}, "alley/a waits for alley/a: earlier calls are being made, squeeze since"},
 			"code that blocks": {func(c perdure.Client) error {
 				_, err := w.deaf.Execution(perdure.RawKey("k")).Result(c)
 				return err
 			}, "deaf/k blocks outside durable calls"},
 			"an execution whose rows the store refuses": {func(c perdure.Client) error {
-				// A node that took over the shard on a very busy machine may not have tried to
-				// write yet.
+				// On a very busy machine, another node may have taken over the shard, and may not
+				// have tried to write yet. The signal makes it try.
 				x := refusedFlow.Execution(perdure.RawKey("k"))
 				wantError(w.t, "a signal", stallWord.Send(caller(w.t, p.app), x, "go on"), perdure.ErrBlocked, "not this one")
 				_, err := refusedFlow.Execution(perdure.RawKey("k")).Result(c)
@@ -579,7 +588,7 @@ func (w *stalls) late(places []*place) {
 		cancel()
 		_, err := stallUnserved.Execution(perdure.RawKey("lone-task-without-workers")).Result(p.app.With(ctx))
 		if err == nil || strings.Contains(err.Error(), "no live process") {
-			w.t.Errorf("%s: a caller who gave up: %v", p.name, err)
+			w.t.Errorf("%s: the error of a cancelled call is %v, want an error without an explanation", p.name, err)
 		}
 	}
 }

@@ -140,7 +140,7 @@ func (w *stalls) busy(owner *perdure.App, flow *perdure.Workflow[string, string]
 
 	first := add("call that runs", "squeeze a", model.WaitAnswer, "answer of alley/a", "")
 	reason(t, owner, first, "answer of alley/a")
-	add("call in line", "squeeze a", model.WaitAnswer, "answer of alley/a", "alley/a waits for alley/a: calls before it are being made")
+	add("call in line", "squeeze a", model.WaitAnswer, "answer of alley/a", "alley/a waits for alley/a: earlier calls are being made")
 
 	x := mustStart(t, c, w.deaf, "x", perdure.RawKey("k"))
 	w.add(stall{name: "code that blocks", ref: x.Ref, code: model.WaitStuck, want: []string{"blocks outside durable calls", "stallrows_test.go"}, memory: true})

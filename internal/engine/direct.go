@@ -12,16 +12,16 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A node sends a request for a shard of another node over their connection. The owner treats it as
-// it treats a request of its own process, and the answer comes back over the connection. The
-// request goes through the store, with the same request id, if there is no connection, if the
-// connection breaks, or if the other node no longer owns the shard.
+// A node sends a request for a shard of another node over the connection between the two nodes. The
+// owner treats the request like a request of its own process, and the answer comes back over the
+// connection. The request goes through the store, with the same request id, if there is no
+// connection, if the connection breaks, or if the other node no longer owns the shard.
 
-// attempt says what became of a request before it goes through the store.
+// attempt says what is known about earlier attempts when a request goes through the store.
 type attempt struct {
 	taken bool // an owner may have applied the request
-	// link is the connection that was lost with the request. The owner may still have the request
-	// in its memory.
+	// link is the id of the connection over which the request went, if no usable answer came back.
+	// The owner may still have the request in its memory.
 	link model.RunID
 }
 
@@ -39,8 +39,9 @@ func (inc *incarnation) ownerOf(shard model.ShardID) (model.NodeID, int64) {
 	return o.Node, o.Epoch
 }
 
-// readMap waits for the next renewal of the lease, which brings the map of the shards. It returns
-// false if no renewal ends within mapPatience, or if ctx or the engine has ended.
+// readMap renews the lease, because a renewal brings the map of the shards, and waits for the
+// renewal. It returns false if no renewal ends within mapPatience, or if ctx or the engine has
+// ended.
 func (inc *incarnation) readMap(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, mapPatience)
 	defer cancel()
@@ -49,10 +50,10 @@ func (inc *incarnation) readMap(ctx context.Context) bool {
 	return inc.eng.await(ctx, renewed)
 }
 
-// askDirectly asks the owner of a shard over a connection. It returns lane.ErrNotOwner if the
-// request has to go through the store, together with what is known about the attempt. If the owner
-// has given up the shard, it says so and does not apply the request. In that case askDirectly asks
-// the next owner, once.
+// askDirectly asks the owner of a shard over a connection. If the request has to go through the
+// store, it returns lane.ErrNotOwner, and what is known about the attempt. A node that has given up
+// the shard says so and does not apply the request. In that case askDirectly asks the next owner,
+// once.
 func (e *Engine) askDirectly(ctx context.Context, q *ask) (lane.Answer, attempt, error) {
 	for try := 0; ; try++ {
 		inc := e.current()
@@ -87,19 +88,16 @@ func (e *Engine) askDirectly(ctx context.Context, q *ask) (lane.Answer, attempt,
 	}
 }
 
-// sendDirectly is askDirectly for a message. tried is what became of an earlier attempt.
+// sendDirectly is askDirectly for a message. tried says whether an owner may have applied the
+// message in an earlier attempt. The returned attempt also covers the earlier one.
 func (e *Engine) sendDirectly(ctx context.Context, what askKind, m *model.Message, fresh bool, tried attempt) (lane.Answer, attempt, error) {
 	a, now, err := e.askDirectly(ctx, &ask{Kind: what, Fresh: fresh && !tried.taken, message: m})
-	// The owner does not know that the id was drawn for this call, so it stores the answer. The
-	// stored answer is useless now, unless there is a second copy of the request.
+	// The id was drawn for this call. The owner does not know that, so it has stored the answer.
+	// The stored answer is useless now, unless there is a second copy of the request.
 	if m.Drawn && err == nil && !tried.taken && !now.taken {
 		e.clerk.acknowledge(store.RequestKey{Shard: e.layout.Shard(m.To), Address: m.To, ID: m.RequestID})
 	}
 
-	tried.taken = tried.taken || now.taken
-	if tried.link.IsZero() {
-		// A later attempt is not fresh, so the owner looks up its id anyway.
-		tried.link = now.link
-	}
-	return a, tried, err
+	now.taken = now.taken || tried.taken
+	return a, now, err
 }

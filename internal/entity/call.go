@@ -47,8 +47,8 @@ type State struct {
 // MaxMessages is how many messages one call may send.
 const MaxMessages = 10_000
 
-// Call is a call whose code runs. It is safe for concurrent use. After the code has returned, its
-// methods have no effect.
+// Call is a call whose code runs. It is safe for concurrent use. After the code has returned,
+// Delete and Send have no effect.
 type Call struct {
 	model.OperationCall
 
@@ -56,7 +56,7 @@ type Call struct {
 	// Exists says whether the entity had a state before the call.
 	Exists bool
 
-	ctx     context.Context //nolint:containedctx // it is the unit of work
+	ctx     context.Context //nolint:containedctx // a Call is a unit of work
 	streams *streams
 
 	mu       sync.Mutex
@@ -65,11 +65,11 @@ type Call struct {
 	over     bool
 }
 
-// Context returns a context that ends when the worker no longer waits for the call, and when the
-// call has reached its limit.
+// Context returns the context of the call. It ends when the call has reached its time limit, when
+// an operator interrupts the call, or when the worker no longer waits for the call.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// Stream starts a stream of items for the caller, and does not wait for the stream. The code of the
+// Stream starts a stream of items for the caller, and does not wait for its end. The code of the
 // stream runs in parallel with all calls.
 func (c *Call) Stream(id string, code StreamFunc) error {
 	if c.streams == nil || c.streams.outlet == nil {
@@ -85,7 +85,7 @@ func (c *Call) Delete() {
 	c.deleted = !c.over
 }
 
-// Send sends a message if the call succeeds.
+// Send sends a message if the call succeeds. It returns an error after the code has returned.
 func (c *Call) Send(m model.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,18 +102,18 @@ func (c *Call) Send(m model.Message) error {
 	return nil
 }
 
-// unmade is the error of a handler that could not start its call.
+// unmade is an error that Unmade has marked.
 type unmade struct{ error }
 
 // Unmade marks the error of a call that the code of this build cannot execute, for example because
-// it cannot read the input. The engine keeps such a one-way call as a dead letter.
+// the code cannot read the input. If the call is one-way, the engine keeps it as a dead letter.
 func Unmade(err error) error { return unmade{err} }
 
 // Unwrap returns the error for errors.As.
 func (u unmade) Unwrap() error { return u.error }
 
-// end closes the call and returns its messages and whether it deleted the state. Later sends and
-// deletes have no effect.
+// end closes the call. It returns the messages of the call, and whether the call deleted the
+// entity. Later sends and deletes have no effect.
 func (c *Call) end() (messages []model.Message, deleted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

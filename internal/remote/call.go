@@ -26,8 +26,8 @@ const (
 	// Pauses between attempts of a call that did not reach a server, before jitter.
 	firstPause = 20 * time.Millisecond
 	maxPause   = 2 * time.Second
-	// If an attempt reached a server and lasted this long, the client assumes that a server was
-	// serving it. If such an attempt breaks, a new outage starts.
+	// If an attempt reached a server and lasted this long, the client assumes that the server
+	// served the attempt. If such an attempt breaks, a new outage starts.
 	lived = 10 * time.Second
 	// grace is how long a call waits for the server after the caller's deadline. Within 200 ms
 	// after that deadline, the server answers with an error that says what the call was waiting
@@ -35,8 +35,8 @@ const (
 	grace = 400 * time.Millisecond
 )
 
-// requestID returns the id that the caller gave, or a new one. The client may send a request with
-// an id again.
+// requestID returns the id that the caller gave, or a new id. A request with an id may be sent
+// again, because it takes effect once.
 func requestID(given string) string {
 	if given != "" {
 		return given
@@ -57,12 +57,12 @@ type verb[M, R, Out any] struct {
 	once bool // do not repeat a call that may have reached the server
 }
 
-// ask is a verb that may be repeated: it reads, or its request has an id.
+// ask returns a verb that may be repeated: the call only reads, or its request has an id.
 func ask[M, R, Out any](call callFunc[M, R], read func(string, *R) (Out, error)) verb[M, R, Out] {
 	return verb[M, R, Out]{call: call, read: read}
 }
 
-// askOnce is a verb that must not be repeated if it may have reached the server.
+// askOnce returns a verb that must not be repeated if the call may have reached the server.
 func askOnce[M, R, Out any](call callFunc[M, R], read func(string, *R) (Out, error)) verb[M, R, Out] {
 	return verb[M, R, Out]{call, read, true}
 }
@@ -80,7 +80,7 @@ func (v verb[M, R, Out]) do(ctx context.Context, b *Backend, m *M) (out Out, err
 	return readReply(b, reply, v.read)
 }
 
-// done is the reply of a verb that returns only an error.
+// done reads the reply of a verb that returns only an error.
 func done(string, *pb.Done) (struct{}, error) { return struct{}{}, nil }
 
 // tell makes a call that returns only an error and that may be repeated.
@@ -105,7 +105,8 @@ func readReply[R, Out any](b *Backend, r *R, read func(string, *R) (Out, error))
 	return out, nil
 }
 
-// unsendable explains why protobuf could not encode a request: it accepts only texts in UTF-8.
+// unsendable returns a better error if protobuf could not encode a request. Protobuf accepts only
+// texts in UTF-8, so the error names the texts that are not.
 func unsendable(m any, err error) error {
 	if status.Code(err) != codes.Internal {
 		return err
@@ -156,7 +157,7 @@ func (b *Backend) attempt(ctx context.Context, once bool, call func(context.Cont
 	}
 }
 
-// try makes one attempt and reports whether the server may have seen it.
+// try makes one attempt. If the attempt failed, sent says whether it may have reached the server.
 func (b *Backend) try(ctx context.Context, call func(context.Context, ...grpc.CallOption) error) (sent bool, err error) {
 	inner, cancel := outgoing(ctx)
 	defer cancel()
@@ -165,8 +166,8 @@ func (b *Backend) try(ctx context.Context, call func(context.Context, ...grpc.Ca
 	return err != nil && server.Addr != nil, err
 }
 
-// outgoing returns the context of an attempt: its headers, and a deadline that is a little later
-// than that of the caller.
+// outgoing returns the context of an attempt, with the headers of the attempt. Its deadline is a
+// little later than the deadline of the caller.
 func outgoing(ctx context.Context) (context.Context, context.CancelFunc) {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		header := propagation.MapCarrier{}
@@ -209,7 +210,7 @@ func unreachable(err error) bool {
 // errDisconnected is the error of calls that are under way when the program closes the connection.
 var errDisconnected = fault.New(fault.Unavailable, "the connection to the server is closed")
 
-// explain turns the error of a call into the error that the engine returns in process.
+// explain turns the error of a call into the error that the engine would return in process.
 func explain(ctx context.Context, err error) error {
 	if _, own := errors.AsType[*fault.Error](err); own {
 		return err
@@ -228,8 +229,8 @@ func explain(ctx context.Context, err error) error {
 	return fault.New(fault.KindOf(ended), "the server has not answered: %w", cause)
 }
 
-// endOf returns the error and the cause of a context that has ended, or nil. A context whose
-// deadline has passed has ended, even if its timer is late.
+// endOf returns the error and the cause of a context that has ended, or nil if it has not ended. A
+// context whose deadline has passed has ended, even if its timer is late.
 func endOf(ctx context.Context) (ended, cause error) {
 	if err := ctx.Err(); err != nil {
 		return err, context.Cause(ctx)
@@ -250,8 +251,8 @@ func unanswered(err error) bool {
 	}
 }
 
-// withCause makes the end of the caller's context the cause of an error that the server returned
-// because that context ended. The error then is as it would be in process.
+// withCause handles an error that the server returned because the context of the caller ended. It
+// makes the error of that context the cause, as in process.
 func withCause(err, ended error) error {
 	var e *fault.Error
 	if ended == nil || !errors.As(err, &e) || e.Cause != nil || e.Kind != fault.KindOf(ended) {
@@ -269,7 +270,8 @@ func (told) Error() string { return "" }
 // Unwrap returns the cause.
 func (t told) Unwrap() error { return t.error }
 
-// jitter returns a random time around a pause, so that many clients do not come back together.
+// jitter returns a random time around a pause, so that many clients do not come back at the same
+// moment.
 func jitter(pause time.Duration) time.Duration {
 	return pause/2 + time.Duration(mathrand.Int64N(int64(pause)))
 }

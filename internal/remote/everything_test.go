@@ -25,7 +25,7 @@ var (
 	stage = perdure.NewState[string]("stage")
 )
 
-// program is code that uses everything that a client can ask about.
+// program returns definitions that use everything that a client can ask about.
 func program() perdure.Group {
 	shop := perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, name string) (string, error) {
 		sum := 1
@@ -79,8 +79,8 @@ func program() perdure.Group {
 	return perdure.Group{shop, mail, shelves, holder}
 }
 
-// Every method of api.Client works over the wire as it does in process. The test compares the
-// methods in the server's log with all methods of the interface, which it gets by reflection.
+// Every method of api.Client works over the wire as it does in process. The test gets all methods
+// of the interface by reflection, and checks that the server's log has a call of each method.
 func TestEveryMethodOverTheWire(t *testing.T) {
 	t.Parallel()
 	t.Run("in bundles", func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestEveryMethodOverTheWire(t *testing.T) {
 	})
 }
 
-// everyMethod calls every method of a client.
+// everyMethod calls every method of a client, and checks that none is missing.
 func everyMethod(w *world) {
 	t := w.t
 	for _, part := range []struct {
@@ -105,7 +105,7 @@ func everyMethod(w *world) {
 		{"executions", executions}, {"histories", histories}, {"tasks", tasks}, {"entities", entities}, {"settings", settings}, {"batches", batches}, {"console", console}, {"watch", watches},
 	} {
 		if part.run(w); t.Failed() {
-			t.Fatalf("in %s", part.name)
+			t.Fatalf("part %s has failed", part.name)
 		}
 	}
 
@@ -115,7 +115,7 @@ func everyMethod(w *world) {
 			code = "Canceled"
 		}
 		if w.calls.served(m.Name, code) == 0 {
-			t.Errorf("no %s has succeeded over the wire: add it to the scenario", m.Name)
+			t.Errorf("no call of %s has succeeded over the wire: add one to the scenario", m.Name)
 		}
 	}
 }
@@ -210,10 +210,10 @@ func executions(w *world) {
 		return len(page.Executions) == 1
 	})
 	if got := same(w, func(c api.Client) (*model.Reason, error) { return c.Missing(ctx, address("unknown", "x"), nil) }); got == nil {
-		t.Error("the code of an unknown workflow is not missing")
+		t.Error("Missing returns no reason for a workflow without code")
 	}
 	if got := same(w, func(c api.Client) (*model.Reason, error) { return c.Missing(ctx, address("shop", "x"), nil) }); got != nil {
-		t.Errorf("the code is missing: %+v", got)
+		t.Errorf("Missing returns %+v for a workflow with code", got)
 	}
 }
 
@@ -273,11 +273,11 @@ func histories(w *world) {
 	if !bytes.Equal(near.Bytes(), rows.Bytes()) {
 		t.Errorf("the rows differ:\n%s\n%s", near.Bytes(), rows.Bytes())
 	}
-	// Describe an execution that no longer exists.
+	// Describe returns the same error for an execution that no longer exists.
 	same(w, func(c api.Client) (api.Description, error) { return c.Describe(ctx, target("shop", "m1")) })
 }
 
-// task is the request that runs a task.
+// task returns the request that runs a task.
 func task(key, input string) api.StartRequest {
 	return api.StartRequest{
 		Address: address("task:mail", key), Input: text(input), Task: &model.TaskSpec{Kind: "mail", Queue: "post", Retry: model.Retry{MaxAttempts: 1}},
@@ -316,7 +316,7 @@ func tasks(w *world) {
 	})
 	input := text(`"bob"`)
 	requeued := ok[api.RequeueReply](w)(w.far.Requeue(ctx, api.RequeueRequest{ID: dead.ID, Input: &input}))
-	w.until("the queue is counted", func() bool {
+	w.until("the list of queues has the open task", func() bool {
 		l, err := w.local.ListQueues(ctx, tenant)
 		return err == nil && slices.ContainsFunc(l.Queues, func(q api.QueueInfo) bool { return q.Name == "post" && q.Open == 1 })
 	})
@@ -369,7 +369,7 @@ func entities(w *world) {
 	w.must(second(w.far.TakeItems(ctx, at)))
 	sent := model.ItemsSend{Entity: free, ID: at.ID, First: 1, Items: []model.Payload{text("7"), {}}, Ended: true, Failure: &model.Failure{Message: "no"}}
 	if last := ok[int64](w)(w.far.SendItems(ctx, sent)); last != 2 {
-		t.Errorf("the owner has %d items", last)
+		t.Errorf("the owner has %d items, want 2", last)
 	}
 	at.Do = model.TakeNext
 	page := same(w, func(c api.Client) (model.ItemsPage, error) { return c.TakeItems(ctx, at) })
@@ -393,7 +393,7 @@ func entities(w *world) {
 	edit := api.EditRequest{Address: held, Version: was, State: text("77"), RequestID: "edit"}
 	made := ok[model.EntityVersion](w)(w.far.EditEntity(ctx, edit))
 	if again := ok[model.EntityVersion](w)(w.far.EditEntity(ctx, edit)); again != made || made == was {
-		t.Errorf("the edit of %s makes %s, and again %s", was, made, again)
+		t.Errorf("the edit of version %s returns %s, and the repeated edit %s", was, made, again)
 	}
 	if got := same(w, func(c api.Client) (api.EntityInfo, error) { return c.Entity(ctx, held) }); string(got.Entity.State.Data) != "77" {
 		t.Errorf("edited: %+v", got)

@@ -12,27 +12,27 @@ import (
 )
 
 // A step that settles also stores its outcome outside the history, in the database that its body
-// writes to. The database accepts only one outcome of the step. Before the worker records that such
-// a step failed or was given up, it must store that failure in the database. Otherwise a body that
-// seems dead could still commit its work, and the history would not show it. So the code cannot
-// withdraw such a step. The step ends only with an outcome of its own. When its scope ends, the
-// worker hurries the step: it interrupts the body, makes no further attempt, and the code waits
-// until the outcome is known.
+// writes to. The database accepts only one outcome of the step. Before the worker records in the
+// history that such a step failed or was given up, the worker must store that failure in the
+// database. Otherwise a body that seems dead could still commit its work, and the history would not
+// show it. So workflow code cannot withdraw such a step, as it withdraws other steps when their
+// scope ends. Instead, the worker hurries the step: it interrupts the body, makes no further
+// attempt, and settles the failure. The code waits until the outcome is known. There is one
+// exception, see withdrawnElsewhere.
 
 const (
-	// settleTimeout limits one try to settle a failure, for example when another transaction still
-	// holds the row.
+	// settleTimeout limits how long one try to settle a failure takes. The try has to wait if
+	// another transaction still holds the row of the step.
 	settleTimeout = 10 * time.Second
-	// outcomePending is the Event.Ref of a failed attempt that ends the step, if the worker could
-	// not settle the failure yet.
+	// outcomePending is the Event.Ref of a failed attempt, if the failure is to end the step, but
+	// the worker could not settle the failure yet.
 	outcomePending = 1
 )
 
-// needsOwnOutcome reports whether the step settles, so that it ends only with an outcome of its
-// own.
+// needsOwnOutcome reports whether a is a step that settles. The code cannot withdraw such a step.
 func (a *ask) needsOwnOutcome() bool { return a.kind == askStep && a.step.Settle != nil }
 
-// hurry makes a step that settles end soon, because the code gave up on it.
+// hurry makes a step that settles end soon, because the code gave up on the step.
 func (m *machine) hurry(a *ask, why error) {
 	r := m.r
 	r.mu.Lock()
@@ -49,7 +49,8 @@ func (m *machine) hurry(a *ask, why error) {
 	}
 }
 
-// hasten settles a step that was hurried, without waiting for its back-off.
+// hasten ends the back-off of a hurried step, so that the worker settles the step now. During a
+// replay, the worker does so later.
 func (m *machine) hasten(a *ask) {
 	a.due = 0
 	if m.live {
@@ -57,7 +58,7 @@ func (m *machine) hasten(a *ask) {
 	}
 }
 
-// hurryReason returns why the code gave up on a step; nil when it did not.
+// hurryReason returns why the code gave up on a step; nil if the code has not given up on it.
 func (r *run) hurryReason(a *ask) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +77,8 @@ func (a *ask) overReason() error {
 	return a.fut.m.r.hurryReason(a)
 }
 
-// attemptFailed notes a failed attempt after which another attempt follows.
+// attemptFailed notes a failed attempt that does not end the step yet. Another attempt follows, or
+// another try to settle the failure.
 func (m *machine) attemptFailed(a *ask, e *model.Event) {
 	a.attempt, a.due, a.state, a.final = e.Attempt, e.Due, stepBackoff, nil
 	m.untold = true
@@ -86,14 +88,15 @@ func (m *machine) attemptFailed(a *ask, e *model.Event) {
 	switch {
 	case e.Ref == outcomePending && e.Failure != nil:
 		a.final = e.Failure
-		a.last = "its outcome is pending, because it could not be settled in the database of the activity that the step has failed: " + a.last
+		a.last = "its outcome is pending: the step has failed, but the failure could not be stored in the database of the activity yet; the step failed with: " + a.last
 	case a.step.Settle != nil && m.r.hurryReason(a) != nil:
 		m.hasten(a)
 	}
 }
 
 // withdrawnElsewhere ends a hurried step that another process has withdrawn, because that process
-// lacked the code to settle it. It reports false when the code has not given up on the step.
+// did not have the code to settle the step. It returns false if the code here has not given up on
+// the step.
 func (m *machine) withdrawnElsewhere(a *ask, e *model.Event) bool {
 	if !a.needsOwnOutcome() || m.r.hurryReason(a) == nil {
 		return false
@@ -168,7 +171,8 @@ func callSettle(ctx context.Context, a *ask, f *model.Failure) (out model.Payloa
 	return a.step.Settle(ctx, f)
 }
 
-// withoutScope returns the context without any scope, for the end of a step that was hurried.
+// withoutScope returns a context with a scope that never ends. The code uses it to wait for the
+// outcome of a hurried step.
 func (x Ctx) withoutScope() Ctx { return Ctx{x.co, &Scope{m: x.co.m}} }
 
 // awaitSettled waits for the outcome of a hurried step and returns its error. If the error only
@@ -178,7 +182,7 @@ func (x Ctx) awaitSettled(f *Future) error {
 	x = x.withoutScope()
 	for !f.done {
 		x.co.single[0] = f
-		_ = x.await(waitAny, 0, x.co.single[:]) // x has no scope that could end
+		_ = x.await(waitAny, 0, x.co.single[:]) // always nil, because the scope never ends
 	}
 	return f.ask.stepError()
 }
@@ -214,6 +218,6 @@ func (m *machine) settleAll() {
 		fs[i] = &a.fut
 	}
 
-	// the context has no scope that could end
+	// The error is always nil, because the scope never ends.
 	_ = Ctx{m.root, m.rootScope}.withoutScope().await(waitDone, 0, fs)
 }

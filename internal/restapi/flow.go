@@ -49,7 +49,7 @@ type queue struct {
 // queueList is the queues of a tenant.
 type queueList struct {
 	Items   []queue `json:"items"`
-	Counted bool    `json:"counted" doc:"Whether the owners of all tasks have answered; if not, the counts come from the store"`
+	Counted bool    `json:"counted" doc:"Whether the owners of all shards have answered; if not, the counts come from the store"`
 }
 
 func (s *Server) listQueues(ctx context.Context, who *authn.Identity, _ *nothing) (*reply[queueList], error) {
@@ -119,11 +119,11 @@ func (s *Server) listWorkers(ctx context.Context, who *authn.Identity, _ *nothin
 	return ok(page[worker]{Items: each(got, shape)})
 }
 
-// LimitRule is what a limit bounds.
+// LimitRule says which tasks a limit bounds, and how many of them may run or start.
 type LimitRule struct {
 	Queue       string `json:"queue,omitempty" doc:"Only tasks of this queue; a prefix ends with *"`
 	Activity    string `json:"activity,omitempty" doc:"Only tasks of this activity; a prefix ends with *"`
-	Per         string `json:"per,omitempty" enum:"queue,activity,key,name" doc:"Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit"`
+	Per         string `json:"per,omitempty" enum:"queue,activity,key,name" doc:"Which of the selected tasks share one budget: tasks of the same queue, tasks of the same activity, tasks with the same value of key, or tasks that name this limit with the same key. If empty, all selected tasks share one budget; but with a key, empty means key, and with neither key, queue nor activity, it means name"`
 	Key         string `json:"key,omitempty" doc:"An expression on the input; tasks with the same value share a budget"`
 	Concurrency int    `json:"concurrency,omitempty" minimum:"0" doc:"How many tasks may run at a time"`
 	Rate        string `json:"rate,omitempty" example:"100/1m" doc:"How many tasks may start in a period"`
@@ -189,7 +189,7 @@ func (s *Server) setLimit(ctx context.Context, who *authn.Identity, in *setLimit
 	return done(s.config.Backend.SetLimit(ctx, who.Tenant, l, in.AnyQueue))
 }
 
-// limit returns the rule in the form of the engine.
+// limit returns the limit as the engine stores it.
 func (b *LimitRule) limit(name string) (l api.Limit, err error) {
 	l = api.Limit{Name: name, Queue: b.Queue, Kind: b.Activity, Per: api.ScopeOf(b.Per), Key: b.Key}
 	l.Numbers.Concurrency, l.Numbers.Burst = b.Concurrency, b.Burst
@@ -216,7 +216,7 @@ type trialUse struct {
 	Key     string `json:"key,omitempty"`
 	Held    int    `json:"held" doc:"Tasks that run"`
 	Waiting int    `json:"waiting" doc:"Tasks that could start now"`
-	Delayed int    `json:"delayed" doc:"Tasks that start later"`
+	Delayed int    `json:"delayed" doc:"Tasks that may not start yet"`
 	Excess  int    `json:"excess" doc:"How many of the tasks that run or could start now would have to wait, because of the concurrency"`
 	Clears  string `json:"clears,omitempty" doc:"How long it would take until all tasks that could start now have started, because of the rate"`
 }

@@ -11,16 +11,15 @@ import (
 	"github.com/perdure/perdure/internal/tenanttest"
 )
 
-// probe is a stream that a caller has opened with ids of another tenant. Its text may be read when
-// done is closed.
+// probe is a stream that a caller has opened with ids of another tenant.
 type probe struct {
 	what string
-	text []byte
-	done chan struct{}
+	text []byte        // what the stream has sent; complete when done is closed
+	done chan struct{} // closed when the stream has ended
 }
 
-// openProbe opens a stream and reads it until it ends. A reply that is not a stream must be a
-// refusal.
+// openProbe opens a stream and reads it in the background until it ends. The server may refuse the
+// request, but it must not answer with a status of 500 or more.
 func (w *world) openProbe(path string, header ...string) *probe {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.ctx, http.MethodGet, w.url+path, http.NoBody)
@@ -43,7 +42,7 @@ func (w *world) openProbe(path string, header ...string) *probe {
 	go func() {
 		defer close(p.done)
 		defer got.Body.Close()
-		p.text, _ = io.ReadAll(got.Body) // the server breaks the stream off
+		p.text, _ = io.ReadAll(got.Body) // the error says that the server broke the stream off
 	}()
 	return p
 }
@@ -69,8 +68,8 @@ func probePaths(theirs, mine *tenanttest.IDs, cursor string) (paths []string) {
 	return paths
 }
 
-// A caller that follows streams gets nothing of another tenant, no matter which ids and cursors of
-// that tenant it presents, and no matter what happens there at the same time.
+// A caller that follows streams gets nothing of another tenant, even if the caller presents ids and
+// cursors of that tenant, and even if something changes in that tenant at the same time.
 func TestStreamsOfTenantsDoNotReachEachOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -96,8 +95,8 @@ func TestStreamsOfTenantsDoNotReachEachOther(t *testing.T) {
 		}
 	}
 
-	// Change something in both tenants. Wait until the stream of the other tenant has its change,
-	// and end the key of the caller. All streams of the caller end with its key.
+	// Change something in both tenants, and wait until a stream of each tenant has the change of
+	// its own tenant. Then revoke the key of the caller, which ends all streams of the caller.
 	for tenant, key := range map[string]string{"acme": "theirs", "globex": "mine"} {
 		w.token = tokens[tenant].Secret
 		w.want(http.StatusCreated, "", http.MethodPost, "/v1/executions", `{"workflow":"`+theirs.Workflow+`","key":"`+key+`","input":"`+own[tenant].Secret+`"}`)
@@ -113,7 +112,7 @@ func TestStreamsOfTenantsDoNotReachEachOther(t *testing.T) {
 		select {
 		case <-p.done:
 		case <-w.ctx.Done():
-			t.Fatalf("%s does not end with its key: %v", p.what, context.Cause(w.ctx))
+			t.Fatalf("%s does not end after the key was revoked: %v", p.what, context.Cause(w.ctx))
 		}
 		text := string(p.text)
 		for _, foreign := range []string{theirs.Secret, `"key":"theirs"`, `"run":"` + theirs.Run.String(), `"run":"` + theirs.ClosedRun.String(), `"run":"` + theirs.TaskRun.String()} {
@@ -126,7 +125,7 @@ func TestStreamsOfTenantsDoNotReachEachOther(t *testing.T) {
 		}
 	}
 	if len(all) < 250 || seen == 0 {
-		t.Errorf("%d streams, of which %d show what their caller has done", len(all), seen)
+		t.Errorf("%d streams, %d of them show the change of the caller; want at least 250 streams, and at least 1 of them", len(all), seen)
 	}
-	t.Logf("%d streams, %d of them with changes of their caller", len(all), seen)
+	t.Logf("%d streams, %d of them with the change of the caller", len(all), seen)
 }

@@ -16,24 +16,25 @@ const MaxTicks = 1000
 
 // Outcomes of a tick.
 const (
-	TickDue     = "due"     // the schedule has not decided about it yet
+	TickDue     = "due"     // the schedule has not decided about the tick yet
 	TickPaused  = "paused"  // like TickDue, and the schedule is paused
-	TickWaiting = "waiting" // its execution waits for its turn
-	TickStarted = "started" // its execution was started
-	// TickNone: no execution of the tick exists. The tick was skipped or missed, or its execution
-	// was removed.
+	TickWaiting = "waiting" // the execution of the tick waits for its turn
+	TickStarted = "started" // the execution of the tick was started
+	// TickNone: no execution of the tick exists, and the schedule remembers none. The tick was
+	// skipped or missed, or its execution was removed long ago.
 	TickNone = "none"
-	// TickUnknown: the tick is before the creation of the schedule, or before its last change.
+	// TickUnknown: like TickNone, but the tick is before the creation of the schedule, or before
+	// its last change. So the schedule may not have had this tick at all.
 	TickUnknown = "unknown"
 )
 
-// Tick is a time of a schedule.
+// Tick is a time at which a schedule starts its job.
 type Tick struct {
 	At time.Time
 	// Outcome is one of the constants above.
 	Outcome string
-	// Workflow and Key are the execution that the tick starts, and Status is its status, if it was
-	// started.
+	// Workflow and Key name the execution that the tick starts. Status is the status of this
+	// execution, if it exists.
 	Workflow, Key string
 	Status        model.Status
 }
@@ -98,7 +99,8 @@ func (s Schedules) judge(ctx context.Context, seen *Seen, t *Tick) error {
 	case !fault.Is(err, fault.NotFound):
 		return err
 	case slices.ContainsFunc(seen.Status.Open, same) || slices.ContainsFunc(seen.Status.Recent, same):
-		t.Outcome = TickStarted // its execution is about to exist, or was removed
+		// The execution does not exist yet, or was removed, but the schedule remembers its start.
+		t.Outcome = TickStarted
 	case t.At.Before(seen.Status.Created) || t.At.Before(seen.Status.Changed):
 		t.Outcome = TickUnknown
 	default:

@@ -22,7 +22,7 @@ func (s *Seen) trouble(ctx context.Context, b api.Client, d *api.Description) er
 	}
 	why, err := b.Missing(ctx, model.Address{Tenant: d.Start.Address.Tenant, Type: s.Spec.Job.Type(), Key: s.Name}, s.Spec.Job.Task)
 	if err == nil && why != nil {
-		s.Trouble = "what it begins " + why.String()
+		s.Trouble = "its job " + why.String()
 	}
 	return err
 }
@@ -46,7 +46,7 @@ func (s *Seen) Why(ctx context.Context, b api.Client) (lines []string, err error
 
 	open := s.Status.Open[0]
 	name := open.Workflow + "/" + open.Key
-	lines = append(lines, "it begins nothing while "+name+" is open (overlap "+string(s.Spec.Overlap)+")")
+	lines = append(lines, "it starts nothing while "+name+" is open (overlap "+string(s.Spec.Overlap)+")")
 	d, err := b.Describe(ctx, api.Target{Address: model.Address{Tenant: s.Tenant, Type: open.Workflow, Key: open.Key}})
 	if fault.Is(err, fault.NotFound) {
 		return lines, nil

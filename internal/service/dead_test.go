@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/service"
 )
 
-// bury makes a task fail permanently, so that it becomes a dead task. It returns the worker that
-// failed the task, the request that submitted it, and the id of the dead task.
+// bury submits a task that fails permanently and becomes a dead task. bury returns the session of
+// the worker, the request that submitted the task, and the id of the dead task.
 func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, api.DeadID) {
 	t.Helper()
 	w := &hopeless{session: make(chan api.TaskSession, 1)}
@@ -36,7 +36,7 @@ func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, 
 
 // A task that was requeued with another input, cancelled and retried still belongs to its first
 // submission. A repetition of that submission finds the task. A submission with the other input
-// does not find it.
+// gets a conflict while the task is open. After the end of the task it can start a new task.
 func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -73,14 +73,14 @@ func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	r.Reuse = model.ReuseIfFailed // a new submission, which starts with its own input
 	for existing := range 2 {
 		if reply, err := s.Start(ctx, r); err != nil || reply.Existing != (existing == 1) {
-			t.Errorf("submitted with the other input when it was over: %+v, %v", reply, err)
+			t.Errorf("submitted with the other input after the end of the task: %+v, %v", reply, err)
 		}
 	}
 }
 
-// A dead task is requeued twice, and the second requeue is undone. A requeue without Again returns
-// the run of the last requeue. That run no longer exists, so the service refuses such a request,
-// also as a dry run. With Again, the service requeues the task.
+// A dead task is requeued twice, and the second requeue is undone. Normally, a request without
+// Again returns the run of the last requeue. Here that run no longer exists, so the service refuses
+// the request, also as a dry run. The service accepts a request with Again.
 func TestRequeueOfWhatWasUndone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -95,7 +95,7 @@ func TestRequeueOfWhatWasUndone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if reply, err := s.Requeue(ctx, api.RequeueRequest{ID: id, DryRun: true}); err != nil || reply.Run != first.Run || reply.Address != first.Address || !reply.Existing {
-		t.Errorf("a dry run when it was requeued: %+v, %v", reply, err)
+		t.Errorf("a dry run after the first requeue: %+v, %v", reply, err)
 	}
 	if err := session.Leave(ctx); err != nil {
 		t.Fatal(err)
@@ -114,6 +114,6 @@ func TestRequeueOfWhatWasUndone(t *testing.T) {
 	}
 
 	if reply, err := s.Requeue(ctx, api.RequeueRequest{ID: id, DryRun: true, Again: true}); err != nil || reply.Address.IsZero() || reply.Existing {
-		t.Errorf("a dry run, again: %+v, %v", reply, err)
+		t.Errorf("a dry run with Again: %+v, %v", reply, err)
 	}
 }

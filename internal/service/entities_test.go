@@ -82,7 +82,7 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	}
 	held := "waits for the lock of account/locked, held by move/t-1 (" + holder(1).Run.String() + ")"
 	nobody := "waits for a worker that offers entity account: no live process has its code"
-	busy := "waits for account/called: calls before it are being made"
+	busy := "waits for account/called: earlier calls are being made"
 	why("idle")
 	why("nobody")
 	why("called", nobody)
@@ -130,9 +130,9 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	calls := func(key string) model.Reason {
 		return model.Reason{Code: model.WaitAnswer, Name: "entity:account/" + key, Detail: "call deposit"}
 	}
-	why("own", "waits for account/own: calls before it are being made")
+	why("own", "waits for account/own: earlier calls are being made")
 	why("shared", "waits for the lock of account/shared, held by order/2 ("+row.Run.String()+")")
-	waits([]string{"waits for the answer of account/own to call deposit", "waits for account/own: calls before it are being made"}, calls("own"))
+	waits([]string{"waits for the answer of account/own to call deposit", "waits for account/own: earlier calls are being made"}, calls("own"))
 	waits([]string{"waits for the answer of account/shared to call deposit"}, calls("shared"))
 	// A coroutine of the run that holds the lock may keep another coroutine of this run waiting for
 	// the lock. If the first coroutine waits for the second, they wait forever.

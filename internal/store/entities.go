@@ -15,15 +15,17 @@ type Entities interface {
 	// fault.Corrupt that names the entity. An item that cannot be decoded has Damaged set.
 	LoadEntity(ctx context.Context, key EntityKey, limit, maxBytes int) (LoadedEntity, error)
 
-	// LoadMailbox returns the items of a mailbox after a position, with the bounds of LoadEntity.
+	// LoadMailbox returns the items of a mailbox after a position. The bounds limit and maxBytes
+	// are as in LoadEntity.
 	LoadMailbox(ctx context.Context, key EntityKey, after int64, limit, maxBytes int) ([]model.MailboxItem, error)
 
-	// LoadMailboxes returns the keys of the entities in the shards whose mailboxes have items. The
-	// keys are in order and start after the given key.
+	// LoadMailboxes returns the keys of entities in the shards, but only of entities that have
+	// items in their mailboxes. It returns the first keys after the given key, in order, at most
+	// limit.
 	LoadMailboxes(ctx context.Context, shards []model.ShardID, after EntityKey, limit int) ([]EntityKey, error)
 
-	// ListEntities returns entities, ordered by type and key. If a row cannot be decoded, the store
-	// returns it with only the values of its columns.
+	// ListEntities returns entities, ordered by type and key. Of a row that cannot be decoded, it
+	// returns only the values of the columns.
 	ListEntities(ctx context.Context, q EntityQuery) (EntityPage, error)
 }
 
@@ -47,7 +49,7 @@ type EntityRow struct {
 	// Prev is the version of the row that this row replaces. The write is guarded: the stored row
 	// must have this version. Zero means that there is no row yet.
 	Prev int64
-	// Gone removes the row.
+	// Gone means that the batch removes the row.
 	Gone bool
 }
 
@@ -76,7 +78,7 @@ func (k MailboxKey) Compare(o MailboxKey) int {
 
 // LoadedEntity is the stored state of an entity.
 type LoadedEntity struct {
-	Entity  *model.Entity // nil when it has no row
+	Entity  *model.Entity // nil if the entity has no row
 	Mailbox []model.MailboxItem
 	// More means that there may be more items. LoadMailbox returns further items.
 	More bool
@@ -85,12 +87,12 @@ type LoadedEntity struct {
 // EntityQuery selects entities.
 type EntityQuery struct {
 	Tenant    string
-	Type      string // with its prefix; empty for all
+	Type      string // with its prefix, such as entity:account; empty for all
 	Key       string // exact; empty for all
 	KeyPrefix string // empty for all
 	Locked    bool   // only entities that a section has locked
 	Limit     int
-	// After is the type and key of the last row of the page before. The page continues after that
+	// After is the type and key of the last row of the previous page. The page starts after that
 	// row.
 	After model.Address
 }

@@ -20,7 +20,7 @@ func TestTransfer(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, pay, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
 			if perdure.Attempt(ctx) != 1 || perdure.IdempotencyKey(ctx) == "" {
-				return "", errors.New("the context does not know its step")
+				return "", errors.New("the context has no attempt or no idempotency key")
 			}
 			return move(ctx, s, in)
 		}))
@@ -34,8 +34,8 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// If an attempt fails, panics or ends its goroutine, its changes are rolled back. The next attempt
-// starts again.
+// If an attempt returns an error, panics or breaks its transaction, its changes are rolled back.
+// The next attempt starts from the beginning.
 func TestFailedAttemptsLeaveNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, perdure.NewWorkflow("pay", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
@@ -61,7 +61,8 @@ func TestFailedAttemptsLeaveNothing(t *testing.T) {
 	})
 }
 
-// If a step fails permanently, its failure is stored in the user's database.
+// If a step fails permanently, its changes are rolled back, and its failure is stored in the user's
+// database.
 func TestTerminalFailureIsClaimed(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, pay, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
@@ -74,13 +75,13 @@ func TestTerminalFailureIsClaimed(t *testing.T) {
 		checkError(t, err, nil, "the account is frozen")
 		b.check(nil)
 		if n := b.int(`select count(*) from perdure_outcomes where outcome is not null`); n != 1 {
-			t.Errorf("%d outcomes, want that of the failure", n)
+			t.Errorf("the database has %d outcomes, want 1: the failure", n)
 		}
 	})
 }
 
-// If the function of an activity ends its transaction itself, the activity fails. No transfer is
-// made twice.
+// If the function of an activity commits or rolls back its transaction itself, the activity fails.
+// A transfer that the function has committed is made once.
 func TestEndedByTheFunction(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, pay, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
@@ -104,7 +105,7 @@ func TestEndedByTheFunction(t *testing.T) {
 	})
 }
 
-// BindTx accepts the pool and the transaction of pgx without adapters.
+// BindTx and InPgx accept the pool and the transactions of pgx without adapters.
 func TestPgxItself(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, "pgx")
@@ -127,7 +128,7 @@ func TestPgxItself(t *testing.T) {
 
 	check(t, err)
 	exec := pay.Execution(perdure.RawKey("t1"))
-	eventually(t, "it is started", func() bool { _, err := exec.Poll(caller(t, app)); return err == nil })
+	eventually(t, "the execution is started", func() bool { _, err := exec.Poll(caller(t, app)); return err == nil })
 	if got, err := exec.Result(caller(t, app)); err != nil || got != "left" {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -75,7 +75,7 @@ func ReadTerms(t *pb.Terms) *model.Terms {
 	}
 }
 
-// HistoryEvent builds the message of the API for an event, field by field.
+// HistoryEvent builds the message for an event.
 func HistoryEvent(e model.Event) *pb.HistoryEvent {
 	return &pb.HistoryEvent{
 		Position: e.Seq, At: int64(e.At), Kind: uint32(e.Kind), Id: e.ID, Name: e.Name, Attempt: int64(e.Attempt),
@@ -86,7 +86,7 @@ func HistoryEvent(e model.Event) *pb.HistoryEvent {
 	}
 }
 
-// ReadHistoryEvent reads an event. An event of a kind that this build does not know is an error.
+// ReadHistoryEvent reads an event. It returns an error if this build does not know the kind.
 func ReadHistoryEvent(tenant string, e *pb.HistoryEvent) (out model.Event, err error) {
 	if e.GetKind() > 255 || !model.EventKind(e.GetKind()).Known() {
 		return out, fault.New(fault.Invalid, "event %d has kind %d, which this build does not know", e.GetPosition(), e.GetKind())

@@ -2,18 +2,19 @@ package wrong_test
 
 import "testing"
 
-// reported is a program that compiles and that perdurevet must report. The finding must say what to
-// do.
+// reported is a wrong program that compiles, and that perdurevet must report.
 type reported struct {
 	id, name string
 	program  string
-	want     []string
+	// want are texts that the findings must contain: what is wrong, and what to do instead.
+	want []string
 	// right is a similar program without findings.
 	right string
 }
 
-// vetted are the programs of the design that only perdurevet can detect. The programs with an id
-// that starts with S are further programs, for the rules of workflows and activities.
+// vetted are the wrong programs that only perdurevet can detect. Programs whose ids start with V
+// are from the design of the SDK. Programs whose ids start with S break further rules of workflows,
+// entities and services.
 var vetted = []reported{
 	{
 		id: "V1", name: "captured workflow ctx in step",
@@ -66,7 +67,7 @@ var vetted = []reported{
 		want: []string{"WorkflowCtx kept in a field", "pass it as an argument"},
 	},
 
-	// Rules of workflows and activities.
+	// Further rules of workflows, entities and services.
 	{
 		id: "S12", name: "a workflow with state in its receiver",
 		program: `type flow struct{ n int }; func (f *flow) run(ctx perdure.WorkflowCtx, in In) (Out, error) { f.n++; return Out{}, ctx.Sleep(1) }`,
@@ -133,7 +134,7 @@ func TestWrongProgramsAreReported(t *testing.T) {
 			found := vet(t, &p)
 			for _, want := range r.want {
 				if !mentions(found, want) {
-					t.Errorf("found %q, want %q", found, want)
+					t.Errorf("the findings are %q, want one that contains %q", found, want)
 				}
 			}
 
@@ -144,7 +145,7 @@ func TestWrongProgramsAreReported(t *testing.T) {
 				t.Fatalf("the right program does not compile: %q", p.errs)
 			}
 			if found := vet(t, &p); len(found) > 0 {
-				t.Errorf("found in the right program: %q", found)
+				t.Errorf("the right program has findings: %q", found)
 			}
 		})
 	}

@@ -2573,7 +2573,7 @@ export interface components {
             /** @description The keys that are not listed */
             others: components["schemas"]["OtherKeys"];
             /**
-             * @description Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
+             * @description Which of the selected tasks share one budget: tasks of the same queue, tasks of the same activity, tasks with the same value of key, or tasks that name this limit with the same key. If empty, all selected tasks share one budget; but with a key, empty means key, and with neither key, queue nor activity, it means name
              * @enum {string}
              */
             per?: "queue" | "activity" | "key" | "name";
@@ -2602,7 +2602,7 @@ export interface components {
             /** @description An expression on the input; tasks with the same value share a budget */
             key?: string;
             /**
-             * @description Which tasks share one budget: all tasks of a queue, of an activity, with the same key, or of this limit
+             * @description Which of the selected tasks share one budget: tasks of the same queue, tasks of the same activity, tasks with the same value of key, or tasks that name this limit with the same key. If empty, all selected tasks share one budget; but with a key, empty means key, and with neither key, queue nor activity, it means name
              * @enum {string}
              */
             per?: "queue" | "activity" | "key" | "name";
@@ -3012,7 +3012,7 @@ export interface components {
             workers: number;
         };
         QueueList: {
-            /** @description Whether the owners of all tasks have answered; if not, the counts come from the store */
+            /** @description Whether the owners of all shards have answered; if not, the counts come from the store */
             counted: boolean;
             items: components["schemas"]["Queue"][];
         };
@@ -3775,7 +3775,7 @@ export interface components {
             clears?: string;
             /**
              * Format: int64
-             * @description Tasks that start later
+             * @description Tasks that may not start yet
              */
             delayed: number;
             /**

@@ -13,9 +13,9 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// For a limit with very many keys, the answer names the keys with the most waiting tasks. It adds
-// up the numbers of all other keys. When the answers of several nodes are merged, no holder and no
-// waiting task is lost.
+// If a limit has very many keys, the answer of a node names only the keys with the most waiting
+// tasks, and adds up the numbers of all other keys. Merging the answers of several nodes loses no
+// holder and no waiting task.
 func TestUsesOfManyKeys(t *testing.T) {
 	t.Parallel()
 	const keys, nodes = 3 * maxKeys, 3
@@ -35,14 +35,14 @@ func TestUsesOfManyKeys(t *testing.T) {
 		list = append(list, LimitUse{Resource: rule.Resource{Name: "mail", Tenant: "t"}, Held: 2}, LimitUse{Resource: rule.Resource{Name: "customer", Tenant: "other", Key: "k00001"}, Held: 3})
 		answer := mergeUses(list)
 		if len(answer) != maxKeys+1+2 {
-			t.Fatalf("a node names %d keys", len(answer))
+			t.Fatalf("the answer of a node has %d entries, want %d", len(answer), maxKeys+1+2)
 		}
 		answers = append(answers, answer...)
 	}
 
 	all := mergeUses(answers)
 	if len(all) != maxKeys+1+2 {
-		t.Fatalf("%d keys are named", len(all))
+		t.Fatalf("the merged answer has %d entries, want %d", len(all), maxKeys+1+2)
 	}
 
 	most, others := 0, 0
@@ -65,14 +65,14 @@ func TestUsesOfManyKeys(t *testing.T) {
 	}
 
 	if held != 0 || waiting != 0 {
-		t.Errorf("%d holders and %d waiters are missing", held, waiting)
+		t.Errorf("the merged answer lacks %d holders and %d waiting tasks", held, waiting)
 	}
 	if most != 1000*nodes || others < keys-maxKeys {
-		t.Errorf("the key that most wait for has %d, and there are %d others", most, others)
+		t.Errorf("the key with the most waiting tasks has %d, want %d; %d keys are not named, want at least %d", most, 1000*nodes, others, keys-maxKeys)
 	}
 }
 
-// deaf is a shared store whose first writes fail.
+// deaf is a shared store whose first writes of settings fail.
 type deaf struct {
 	shared
 	times int
@@ -99,7 +99,7 @@ func TestAnswerThatIsNotStored(t *testing.T) {
 	d.participant = f.NewParticipant(1, d, nil)
 	f.asked = 7
 	if err := f.flush(ctx); err == nil {
-		t.Fatal("it was stored at once")
+		t.Fatal("the first flush succeeds although the store fails")
 	}
 
 	if err := f.flush(ctx); err != nil {
@@ -109,12 +109,12 @@ func TestAnswerThatIsNotStored(t *testing.T) {
 		t.Errorf("%d answers, %v", len(list), err)
 	}
 	if f.asked != 0 {
-		t.Error("it would answer forever")
+		t.Error("the node would answer the question again")
 	}
 }
 
-// Each question needs new answers, because answers to an earlier question are out of date. This
-// also holds for a process that only reads and has not followed the questions of others.
+// Answers to an earlier question are out of date. So each question has a higher number than all
+// earlier questions, even if the process that asks has not seen the earlier questions.
 func TestAQuestionIsNotAnsweredByEarlierAnswers(t *testing.T) {
 	t.Parallel()
 	st := &shared{Store: memory.New(memory.Options{})}

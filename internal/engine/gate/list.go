@@ -16,13 +16,14 @@ import (
 type LimitStatus struct {
 	Resource rule.Resource
 	Numbers  limit.Numbers
-	// Holders are the tasks of this node that hold the limit, sorted by name. Waiters are the tasks
-	// that the limit has refused, in the order of their arrival. Each waiter represents its group,
-	// because the dispatcher has not asked the gate about the other tasks of the group.
+	// Holders are the tasks of this node that hold permits of the limit, sorted by name. Waiters
+	// are the tasks that the limit has refused, in the order in which they started to wait. A
+	// waiter represents its group: the dispatcher does not ask the gate about the other tasks of
+	// the group.
 	Holders []model.TaskRef
 	Waiters []Waiter
 	Groups  []string // the groups of the waiters
-	// Block is the number of permits that this node may hand out.
+	// Block is how many permits are leased to this node, including the permits that its tasks hold.
 	Block int
 }
 
@@ -63,16 +64,16 @@ func (g *Gate) Limits() []LimitStatus {
 	return list
 }
 
-// LimitLoad counts the permits of a limit that this node has.
+// LimitLoad counts the permits of a limit on this node.
 type LimitLoad struct {
 	Resource rule.Resource
 	Held     int      // permits that tasks hold
-	Block    int      // permits that this node may hand out
+	Block    int      // permits that are leased to this node, including Held
 	Groups   []string // the groups that wait for the limit
 }
 
-// Loads returns the loads of the limits that are in use on this node, in no particular order. It
-// visits no task.
+// Loads returns the loads of the limits that are in use on this node, in no particular order. It is
+// cheaper than Limits, because it does not visit the tasks.
 func (g *Gate) Loads() []LimitLoad {
 	groups := map[*resource][]string{}
 	for name, q := range g.groups {
@@ -88,8 +89,9 @@ func (g *Gate) Loads() []LimitLoad {
 	return list
 }
 
-// BreakerPermit returns the permit that a task has from its breaker. It is zero if the task has no
-// breaker, or if the task was admitted before this node owned the task.
+// BreakerPermit returns the permit that a task has from its breaker. The permit is zero if the task
+// has no breaker, or if an earlier owner admitted the task. It is also zero if this node has
+// replaced the state of the breaker since it admitted the task, see Adopt.
 func (g *Gate) BreakerPermit(ref model.TaskRef) breaker.Permit {
 	if e := g.entries[ref]; e != nil {
 		return e.permit

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// L3: one input is poison, which means that the store always refuses its rows. It is among inputs
+// L3: one input is poison: the store always refuses its rows. The lane gets the poison among inputs
 // of all kinds for a hundred other addresses. All other inputs commit exactly once, and only the
 // address of the poison is quarantined.
 func TestPoisonAmongNeighbours(t *testing.T) {
@@ -92,7 +92,7 @@ func TestPoisonAmongNeighbours(t *testing.T) {
 	}
 	r.wantEvents(bad)
 	if row := r.current(bad); row.Blocked == nil || row.Blocked.Code != model.WaitPoison || r.holder(bad) != 0 {
-		t.Errorf("the poison is blocked by %v, held by %d; want it quarantined", row.Blocked, r.holder(bad))
+		t.Errorf("the run with the poison is blocked by %v, held by %d; want it quarantined", row.Blocked, r.holder(bad))
 	}
 	if why, ok := r.l.Explain(bad); !ok || why[0].Code != model.WaitPoison {
 		t.Errorf("explained as %v", why)
@@ -104,7 +104,8 @@ func TestPoisonAmongNeighbours(t *testing.T) {
 
 func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
 
-// Inputs that arrive while the kept inputs are applied again wait, and follow in order.
+// After a refusal, the lane applies the inputs of the refused batch again. New inputs have to wait
+// during this time. The lane applies them afterwards, in order.
 func TestInputsDuringIsolation(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -121,7 +122,7 @@ func TestInputsDuringIsolation(t *testing.T) {
 	r.flush()
 	r.commitNow() // the store refuses the batch
 	if !r.l.Full() {
-		t.Error("the lane takes inputs while it isolates")
+		t.Error("the lane accepts inputs while it looks for the refused input")
 	}
 
 	r.signal(a, "2", "a2")
@@ -135,12 +136,13 @@ func TestInputsDuringIsolation(t *testing.T) {
 	r.wantEvents(a, "signal_received 1", "signal_received 2")
 	r.wantEvents(b, "signal_received 1", "step_completed x")
 	if r.holder(a) == 0 || r.holder(b) == 0 || r.holder(key("new")) == 0 {
-		t.Error("a neighbour lost its worker")
+		t.Error("a run beside the poison lost its worker")
 	}
 }
 
-// The lane refuses requests of clients for a quarantined address with a reason, puts messages off
-// and leaves timers where they are. It tries the address again after a while.
+// While an address is quarantined, the lane refuses requests of clients to this address, with a
+// reason. It puts messages off, and keeps timers without firing them. After a while, the lane tries
+// the address again.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -171,7 +173,7 @@ func TestQuarantine(t *testing.T) {
 		t.Fatalf("put off: %+v, %v, want both messages", inbox, err)
 	}
 
-	// The quarantine ends without further input.
+	// The quarantine ends by itself, without further input.
 	r.refuse = nil
 	r.pass(31 * time.Second)
 	if r.holder(bad) == 0 {
@@ -181,7 +183,7 @@ func TestQuarantine(t *testing.T) {
 		t.Errorf("after the quarantine: %q, want the timer to have fired", got)
 	}
 	r.pass(time.Minute)
-	r.l.MailWaits() // the poll
+	r.l.MailWaits() // as after a poll
 	r.settle()
 	if got := r.events(bad); !slices.Equal(got, []string{"timer_fired t", "signal_received one", "signal_received two"}) {
 		t.Errorf("after the quarantine: %q, want timer and both messages, in order", got)
@@ -205,7 +207,7 @@ func TestRefusedSignalMarksItsRun(t *testing.T) {
 	r.startRun(bad)
 	r.refuse = poison("poison")
 	r.signal(bad, "poison", "client")
-	r.start(fresh, "start") // the new run has no row yet that could have the reason
+	r.start(fresh, "start") // the new run has no row yet, so no row can have the reason
 	r.settle()
 	r.wantAnswer("client", "blocked")
 	r.wantAnswer("start", "blocked")
@@ -223,8 +225,8 @@ func TestRefusedSignalMarksItsRun(t *testing.T) {
 	r.wantEvents(bad, "step_completed x")
 }
 
-// besidePoison is a rig with a worker that holds two runs. The store refuses a step with the name
-// poison in one of them.
+// besidePoison returns a rig with a worker that holds the runs a and bad. The store refuses every
+// batch that has a step with the name poison.
 func besidePoison(t *testing.T) (r *rig, a, bad model.Address) {
 	t.Helper()
 	r = newRig(t)
@@ -236,8 +238,8 @@ func besidePoison(t *testing.T) (r *rig, a, bad model.Address) {
 	return r, a, bad
 }
 
-// A run that its worker reports as blocked shares its batch with a poison row of another run. The
-// block is stored anyway.
+// A worker reports a run as blocked. The batch with this report also has a poison row of another
+// run. The lane stores the block anyway.
 func TestBlockBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -250,9 +252,9 @@ func TestBlockBesidePoison(t *testing.T) {
 	}
 }
 
-// A run is blocked, and the next worker takes the run and ends it. Then the store refuses the batch
-// because of another run, which undoes all of that. The lane applies the turns of the last worker
-// again.
+// A worker reports a run as blocked, and the next worker takes the run and ends it. Then the store
+// refuses the batch in flight because of another run, and the lane undoes all these turns. The lane
+// applies the turns of the last worker again.
 func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -273,8 +275,9 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	}
 }
 
-// A run is blocked, and this is stored. The next worker takes the run. All workers have left when
-// the lane undoes the turns of that worker. The next worker that joins gets the run.
+// A run is stored as blocked, and the next worker takes the run and ends it. All workers leave
+// before the store refuses the batch in flight and the lane undoes that turn. The worker that joins
+// afterwards gets the run.
 func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -297,8 +300,8 @@ func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	r.wantHolder(a, 3)
 }
 
-// The block itself cannot be stored. The run is quarantined. After the quarantine the lane tries
-// again, even if no worker joins.
+// The store refuses the row that says that a run is blocked, so the run is quarantined. After the
+// quarantine the lane tries the run again, even if no worker joins.
 func TestBlockThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, turn := range map[string]model.Turn{
@@ -343,8 +346,8 @@ func TestBlockThatIsRefused(t *testing.T) {
 	}
 }
 
-// A blocked run is quarantined for another reason. After the quarantine the lane tries the run
-// again, so that the store has the right reason again.
+// A blocked run is quarantined for another reason. After the quarantine the lane hands the run to a
+// worker again. The worker reports the block again, so the store has the right reason again.
 func TestBlockedRunAfterQuarantine(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -366,7 +369,8 @@ func TestBlockedRunAfterQuarantine(t *testing.T) {
 	r.wantBlocked(a)
 }
 
-// The poison comes back: the run is quarantined again, and its worker loses it each time.
+// A worker makes the same refused turn after each quarantine. Each time, the run is quarantined
+// again, and the worker loses the run.
 func TestQuarantineAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -390,8 +394,8 @@ func TestQuarantineAgain(t *testing.T) {
 	r.wantEvents(bad)
 }
 
-// A message is itself the poison. Its address is quarantined, and the messages behind it in the
-// same channel pass.
+// A message is itself the poison. The address of the message is quarantined, and the lane puts off
+// all messages to this address. Later messages from the same shard to other addresses take effect.
 func TestPoisonMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -408,14 +412,14 @@ func TestPoisonMessage(t *testing.T) {
 	r.wantEvents(good, "signal_received one", "signal_received three")
 	r.wantEvents(bad)
 	if r.holder(good) == 0 || r.holder(bad) != 0 {
-		t.Errorf("the neighbour is held by %d, the poison by %d", r.holder(good), r.holder(bad))
+		t.Errorf("the good run is held by %d, the quarantined run by %d; want only the good run held", r.holder(good), r.holder(bad))
 	}
 	left, _, err := r.st.LoadMessages(t.Context(), []model.ShardID{1}, 10, 1<<30)
 	if err != nil || len(left) != 0 {
-		t.Errorf("behind the cursor: %+v, %v, want nothing", left, err)
+		t.Errorf("messages that are not consumed: %+v, %v, want none", left, err)
 	}
 
-	// Another node that takes the shards over finds the messages that were put off.
+	// The next incarnation of the node finds the messages that were put off.
 	r.refuse = nil
 	r.restart()
 	r.join(1)
@@ -425,8 +429,8 @@ func TestPoisonMessage(t *testing.T) {
 	r.wantEvents(bad, "signal_received poison", "signal_received four")
 }
 
-// When the store refuses a start, the caller of the start gets the reason. Other callers can start
-// a run at the same address.
+// When the store refuses a start, the caller of the start gets the reason, and the address is
+// quarantined. After the quarantine, other callers can start a run at this address.
 func TestPoisonStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -448,8 +452,9 @@ func TestPoisonStart(t *testing.T) {
 	r.wantAnswer("again", "")
 }
 
-// refuseFree refuses to free a shard the given number of times, and counts how often the batch had
-// other rows too.
+// refuseFree returns a function that refuses batches that free the shard. Each refusal takes one
+// from times, and at 0 the function refuses nothing more. shared counts the refused batches that
+// had other rows too.
 func refuseFree(id model.ShardID, times *int) (refuse func(b *store.Batch) error, shared *int) {
 	shared = new(int)
 	return func(b *store.Batch) error {
@@ -464,9 +469,9 @@ func refuseFree(id model.ShardID, times *int) (refuse func(b *store.Batch) error
 	}, shared
 }
 
-// The store refuses to free a shard, in a batch with other shards and with inputs of other
-// addresses. The lane tries that shard again in a batch of its own, and the others are not
-// affected.
+// The store refuses a batch because the batch frees a certain shard. The batch also frees another
+// shard, and has an input of a third shard. The lane tries again to free the refused shard, in
+// batches that have nothing else. The other shard and the input are not affected.
 func TestFreeingIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -491,19 +496,19 @@ func TestFreeingIsRefused(t *testing.T) {
 	}
 	r.wantEvents(a, receivedNames(1, 3)...)
 	if r.dead != nil || r.holder(a) == 0 {
-		t.Errorf("dead %v, held by %d: a stranger suffers", r.dead, r.holder(a))
+		t.Errorf("dead %v, the run of another shard is held by %d; want that run unaffected", r.dead, r.holder(a))
 	}
 	slices.Sort(r.freed)
 	if !slices.Equal(r.freed, []model.ShardID{1, 2}) || times != 0 || *shared > 1 {
-		t.Errorf("freed %v, %d refusals to come, %d of a shared batch; want it freed by itself after the first", r.freed, times, *shared)
+		t.Errorf("freed %v, %d refusals left, %d refused batches had other rows; want shards 1 and 2 freed, 0 left, at most 1 with other rows", r.freed, times, *shared)
 	}
 	if r.l.PendingBytes() != 0 {
-		t.Errorf("%d bytes are held by nothing", r.l.PendingBytes())
+		t.Errorf("%d bytes are pending although no input waits", r.l.PendingBytes())
 	}
 }
 
-// A shard that can never be freed would have no owner that serves it. So the node starts over, and
-// other nodes take its shards.
+// If a node gives up a shard, and the store never frees it, no node would serve the shard. So the
+// lane dies after a while. Then the node starts over, and other nodes take its shards.
 func TestFreeingIsRefusedForEver(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -520,7 +525,7 @@ func TestFreeingIsRefusedForEver(t *testing.T) {
 	}
 }
 
-// One batch has several inputs that the store refuses.
+// One batch has several inputs that the store refuses. The lane commits all the others.
 func TestManyPoisons(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -577,8 +582,8 @@ func TestWorkerLeavesDuringIsolation(t *testing.T) {
 	}
 }
 
-// A refused batch has no effect on timers. The lane applies the turn of the neighbour again, so the
-// timer that this turn starts fires. The quarantined run keeps its old timer.
+// A refused batch changes no timers. The lane applies the turn of the other run again, so this run
+// gets its new timer, which fires. The quarantined run keeps its old timer.
 func TestTimersOfARefusedBatch(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -595,7 +600,7 @@ func TestTimersOfARefusedBatch(t *testing.T) {
 	r.wantEvents(bad, "timer_fired old")
 }
 
-// The lane dies while it looks for the refused input. Every waiter gets one answer.
+// The lane dies while it looks for the refused input. Every caller that waits gets one answer.
 func TestDeathDuringIsolation(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -612,15 +617,15 @@ func TestDeathDuringIsolation(t *testing.T) {
 		r.wantAnswer(token, "unavailable")
 	}
 	if len(r.held) != 0 {
-		t.Errorf("a dead lane leaves %d runs with its worker", len(r.held))
+		t.Errorf("the lane is dead, but its worker still has %d runs", len(r.held))
 	}
 	if r.dead == nil {
-		t.Error("not dead")
+		t.Error("the lane is not dead")
 	}
 }
 
-// A timer that a refused batch stopped still fires if the turn that stopped it has no effect in the
-// end.
+// A turn stops a timer. The store refuses the batch of this turn, and the worker leaves before the
+// lane applies the turn again. So the turn has no effect, and the timer fires.
 func TestTimerOfATurnThatCameToNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -656,7 +661,7 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	r.refuse = poison("poison")
 	r.turn(bad, steps("poison"))
 	r.flush()
-	var held []lane.Load // the read of the slow address is late
+	var held []lane.Load // reads of the slow address, which the test answers late
 
 	hold := func() {
 		for _, ld := range r.loads {
@@ -677,7 +682,7 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	}
 
 	if len(held) == 0 {
-		t.Fatal("the slow one is not read")
+		t.Fatal("the lane does not read the slow address")
 	}
 	r.wantEvents(quick, "signal_received 1")
 	r.loads = held
@@ -689,8 +694,9 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 	}
 }
 
-// The store refuses the batch that takes a run from its worker, because of a row of another
-// address. The worker then has the run again, and gets the events that it missed.
+// A turn ends a run, so the worker of the run gets no further events. Then the store refuses the
+// batch of this turn because of a row of another address. The worker has the run again, and gets
+// the events that it missed.
 func TestWorkerHearsWhatItMissed(t *testing.T) {
 	t.Parallel()
 	r, a, bad := besidePoison(t)
@@ -703,7 +709,7 @@ func TestWorkerHearsWhatItMissed(t *testing.T) {
 	r.settle()
 	r.wantAnswer("signal", "")
 	if !slices.ContainsFunc(h.events, func(e model.Event) bool { return e.Kind == model.EventSignalReceived }) {
-		t.Errorf("the worker heard %v, and not of the signal", h.events)
+		t.Errorf("the worker got %v, want the signal among them", h.events)
 	}
 	if row := r.row(run); row.Outcome.Status != model.Completed {
 		t.Errorf("the run is %s", row.Outcome.Status)

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// count adds up the facts that the lane reports.
+// count counts the facts that the lane reports.
 func (r *rig) count(facts []lane.Fact) {
 	if r.facts == nil {
 		r.facts, r.landed = map[string]int{}, map[string]int{}
@@ -53,7 +53,7 @@ func (r *rig) count(facts []lane.Fact) {
 	}
 }
 
-// counts adds up the facts of the rows that the store has accepted.
+// counts counts the facts that follow from the rows that the store has committed.
 func (r *rig) counts(b *store.Batch, res store.Committed) {
 	add := func(what string, n int) {
 		if n > 0 {
@@ -98,16 +98,16 @@ func (r *rig) counts(b *store.Batch, res store.Committed) {
 	add("removed", len(b.Deletes))
 }
 
-// wantFacts checks that the lane has reported each fact that landed exactly once, whatever was
-// refused, repeated or unknown in between.
+// wantFacts checks that the lane has reported each fact of the committed rows exactly once, even if
+// the store refused batches or lost answers before.
 func (r *rig) wantFacts() {
 	r.t.Helper()
 	if !r.cfg.Watched {
 		return
 	}
-	// a lane that dies does not know what has landed
+	// A lane that dies does not know which rows are committed.
 	if diff := cmp.Diff(r.landed, r.facts); diff != "" && r.dead == nil {
-		r.t.Errorf("facts (-landed +told):\n%s", diff)
+		r.t.Errorf("facts (-committed +reported):\n%s", diff)
 	}
 	r.wantChanges()
 }
@@ -133,7 +133,7 @@ func TestFactsAreToldOnce(t *testing.T) {
 	r.settle()
 	r.wantFacts()
 	if r.facts["started"] != 4 {
-		t.Errorf("%d of 4 were told to have started", r.facts["started"])
+		t.Errorf("the lane reported %d starts, want 4", r.facts["started"])
 	}
 	r.start(key("e"), "e")
 	r.flush()
@@ -143,12 +143,12 @@ func TestFactsAreToldOnce(t *testing.T) {
 	r.settle()
 	r.wantFacts()
 	if r.facts["started"] != 5 {
-		t.Errorf("%d of 5 were told to have started", r.facts["started"])
+		t.Errorf("the lane reported %d starts, want 5", r.facts["started"])
 	}
 }
 
-// The commit of a start shows that the address already has a run. The lane reports no start, and
-// reports the message once.
+// A client repeats a start, and the commit shows that the address already has a run. The lane
+// reports no second start, and reports the message of the client once.
 func TestFactsOfAStartThatWasNone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
@@ -161,18 +161,18 @@ func TestFactsOfAStartThatWasNone(t *testing.T) {
 	r.start(a, "again") // the lane does not remember the run, so it assumes that the address has none
 	r.settle()
 	if got := r.answers["again"]; got.Err != nil || !got.Answer.Existing {
-		t.Fatalf("the start that was repeated is answered by %+v", got)
+		t.Fatalf("the answer to the repeated start is %+v", got)
 	}
 
 	r.wantFacts()
 	if r.facts["started"] != 1 || r.messages != 1 {
-		t.Errorf("%d runs were told to have started, and %d messages to have come the second time; want 1 and 1", r.facts["started"], r.messages)
+		t.Errorf("the lane reported %d starts in total, and %d messages for the repeated start; want 1 and 1", r.facts["started"], r.messages)
 	}
 }
 
-// An activity returns the failure of another task that was lost or timed out. The attempt of the
-// activity itself has failed. The lane reports a loss or a time-out only if the engine itself has
-// decided it.
+// A worker reports a failure that looks like a loss or a time-out, because its activity returned
+// the failure of another task. The lane reports this attempt as failed. It reports an attempt as
+// lost or timed out only if the engine itself has detected the loss or the time-out.
 func TestOutcomesOfAttempts(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 1, func(c *lane.Config) { c.Watched = true })

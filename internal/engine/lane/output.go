@@ -8,42 +8,45 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Output is what the caller has to do, in this order. Slices are valid until the next call of Take.
+// Output is what the user of the lane has to do, in this order. Slices are valid until the next
+// call of Take.
 type Output struct {
 	// Commit is a batch to commit; the result goes to FinishCommit.
 	Commit *store.Batch
 	// Refence asks to move the fence; the result goes to FinishRefence.
 	Refence *store.LaneRef
-	// Verify has starts of the batch in flight. The caller must read the current run at the address
-	// of each of them. The rows go to FinishVerify.
+	// Verify has starts of the batch in flight. For each start, the user of the lane must read the
+	// current run of the address. The rows go to FinishVerify.
 	Verify []store.StartRow
 	// Loads are reads to make; each result goes to FinishLoad.
 	Loads []Load
 	// Calls go to workers, in order.
 	Calls []Call
-	// Operate are calls of entities for workers that have their code.
+	// Operate hands calls of entities to workers.
 	Operate []OperateCall
-	// Interrupts are for workers that have calls of entities. They come after Operate.
+	// Interrupts tell workers to interrupt calls of entities. The calls may be in Operate, so
+	// Interrupts come after Operate.
 	Interrupts []InterruptCall
 	// TaskCalls go to task workers, in order.
 	TaskCalls []TaskCall
 	// Answers go to callers.
 	Answers []Answer
-	// Mail has messages for shards of other lanes. They are in the store already, so this is only a
-	// hint.
+	// Mail has messages for shards of other lanes. The messages are already in the store, so Mail
+	// is only a hint.
 	Mail []store.MessageRow
 	// Hints tells other nodes that a run that they wait for has closed, or that their request has
 	// an answer.
 	Hints []Hint
 	// Freed are shards that the lane no longer owns.
 	Freed []model.ShardID
-	// Aside are rows that cannot be read. The lane has moved them out of the way, or skips them.
+	// Aside are rows that the lane cannot use. It has moved them out of the way, or skips them.
 	Aside []Aside
 	// Removed counts the runs that a round of retention has removed.
 	Removed int
 	// Large are runs whose history is near its limit.
 	Large []Large
-	// Facts are decisions that have become durable, in order, when the lane is watched.
+	// Facts are for metrics and traces, in order. They are empty unless Config.Watched is set. A
+	// fact about stored rows comes after the commit of these rows.
 	Facts []Fact
 	// Changes are the changes of commits, for callers that watch. Changes of one address are in
 	// order. See Config.WantsChanges.
@@ -66,11 +69,11 @@ type Answer struct {
 	// Answer is the answer to a message, Result the answer to an Await.
 	Answer model.Answer
 	Result *Result
-	// Begun says that the execution has started. It comes with an error that tells the caller to
-	// ask the next owner for the end.
+	// Begun says that the start of the caller has begun a run. It comes with an error, and the
+	// caller must ask the current owner for the end of the run.
 	Begun bool
-	// Committed says that the lane answers after the commit of a batch, so this node owned the
-	// shard. Otherwise the answer is from memory.
+	// Committed says that the lane answers after the commit of a batch, so this node still owned
+	// the shard at the commit. Otherwise the lane answers from memory.
 	Committed bool
 	Err       error
 }
@@ -99,8 +102,8 @@ const (
 	CallEvict
 	CallQuery
 	CallRecall
-	// CallTaken answers a turn that recorded no event: the lane has applied the turn, and it is
-	// durable.
+	// CallTaken answers a turn that recorded no event. It says that the lane has applied the turn,
+	// and that the effects of the turn are durable.
 	CallTaken
 )
 
@@ -135,18 +138,20 @@ type TaskCall struct {
 	Worker   queue.WorkerID
 	Ref      model.ClaimRef
 	Claim    *model.Claim
-	Canceled bool // of TaskStop: the task is cancelled, and the worker may still report
+	Canceled bool // for TaskStop: the task is cancelled, and the worker may still report
 	Err      error
 }
 
-// Aside says that a row cannot be read and was moved out of the way.
+// Aside is a row that cannot be read, or that names an address of another shard. The lane has moved
+// the row out of the way, or skips it.
 type Aside struct {
 	// Why names the row and what is wrong with it.
 	Why string
-	// Newer says that the lane keeps trying the row, until a newer build owns the shard.
+	// Newer says that a newer build wrote the row. The lane tries the row again and again, so that
+	// it takes effect when a node that can read it owns the shard.
 	Newer bool
 
-	id model.RunID // of its row in the inbox
+	id model.RunID // the id of the row in the inbox; zero for a row that the lane skips
 }
 
 // Large is a run whose history is near its limit.
@@ -156,7 +161,8 @@ type Large struct {
 	Bytes   int
 }
 
-// ErrNotOwner says that the lane does not serve the shard of an address: ask its owner.
+// ErrNotOwner says that the lane does not serve the shard of an address. The caller must ask the
+// owner of the shard.
 var ErrNotOwner = fault.New(fault.Unavailable, "this node does not own the shard")
 
 // ErrLater tells a worker that its report is not recorded, because the run is quarantined and the
@@ -168,7 +174,7 @@ var ErrLater = fault.New(fault.Unavailable, "the run is quarantined, and too man
 // one worker to another. The caller asks again.
 var ErrAskAgain = fault.New(fault.Unavailable, "the run is being handed over")
 
-// ErrInterrupted says that a call that existed only in memory may or may not have run.
+// ErrInterrupted says that a call may or may not have run. The call existed only in memory.
 var ErrInterrupted = fault.New(fault.Unavailable, core.Interrupted)
 
 func clearCalls(c []Call) []Call { clear(c); return c[:0] }

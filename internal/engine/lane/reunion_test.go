@@ -16,7 +16,7 @@ const reunionTime = 5 * time.Second
 
 func withReunion(c *lane.Config) { c.Reunion = reunionTime }
 
-// rejoin adds a worker that says what it holds.
+// rejoin adds a worker that says which runs it holds.
 func (r *rig) rejoin(w lane.WorkerID, held ...model.HeldRun) {
 	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: []string{"wf"}, Held: held}, r.slotsOf(w))
 	r.take()
@@ -27,7 +27,8 @@ func (r *rig) rejoinEntities(w lane.WorkerID, held ...model.HeldRun) {
 	r.take()
 }
 
-// dieDuringStep kills the server while a worker runs a step of an execution.
+// dieDuringStep kills the server while worker 1 runs a step of an execution. It returns what the
+// worker holds.
 func (r *rig) dieDuringStep(a model.Address) model.HeldRun {
 	r.t.Helper()
 	r.join(1)
@@ -51,12 +52,13 @@ func (r *rig) readBesideNews(a model.Address, h model.HeldRun) {
 	}
 	r.rejoin(1, h)
 	for r.flush(); len(r.loads) > 0; {
-		r.read() // the history without the signal
+		r.read() // the lane reads the history without the signal
 	}
 }
 
-// Only the worker that held a run under the last owner gets the run. It may join before or after
-// the lane has read the runs, and an input for the run may arrive before that.
+// During the reunion, only the worker that held a run under the last owner gets the run. This
+// worker may join before or after the lane has read the list of runs. An input for the run may also
+// arrive before or after that read.
 func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(r *rig, a model.Address, h model.HeldRun){
@@ -76,7 +78,7 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 			loads := r.loads
 			r.loads = nil
 			r.signal(a, "s", "signal")
-			for range 5 { // everything except the list of runs
+			for range 5 { // the lane reads everything except the list of runs
 				r.settle()
 			}
 			r.wantAnswer("signal", "")
@@ -124,7 +126,7 @@ func TestReunionKeepsRunsForTheirWorker(t *testing.T) {
 }
 
 // Runs that the lane itself has started or handed over do not wait for workers of the last owner,
-// even after they have left memory.
+// even after these runs have left memory.
 func TestReunionKeepsNoRunsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(r *rig, a model.Address){
@@ -155,17 +157,16 @@ func TestReunionKeepsNoRunsOfItsOwn(t *testing.T) {
 			r.settle()
 			r.wantAnswer("resume", "")
 			if r.holder(a) == 0 {
-				t.Error("the run waits for a worker that cannot exist")
+				t.Error("the run waits for a worker of the last owner, which cannot hold it")
 			}
 			r.wantHolder(key("b"), 0)
 		})
 	}
 }
 
-// A run that the lane has started itself blocks, and another worker joins before the lane has read
-// what the last owner left. That worker gets the run after the read, although the list of runs is
-// older than the run. It makes no difference whether the lane has read the run for a message in
-// between.
+// The lane starts a run itself, and its worker reports the run as blocked. Another worker joins,
+// and a message for the run arrives, before the lane has read what the last owner left. A worker
+// gets the run after that read, although the list of runs is older than the run.
 func TestReunionForgetsNoBlockedRunOfItsOwn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withReunion)
@@ -252,7 +253,7 @@ func TestReunionKeepsPausedRuns(t *testing.T) {
 		})
 	}
 
-	// The lane does not wait forever.
+	// The lane does not wait for the worker forever.
 	r := newRig(t, withReunion)
 	a := key("a")
 	r.join(1)
@@ -271,8 +272,8 @@ func TestReunionKeepsPausedRuns(t *testing.T) {
 }
 
 // If the worker of a run does not come back, leaves again, or says that it holds another run, any
-// worker gets the run. New work, work of the server itself and runs that no worker held do not
-// wait.
+// worker gets the run when the reunion ends. New runs, and runs that no worker held when the server
+// died, do not wait for the end of the reunion.
 func TestReunionEnds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withReunion)
@@ -297,7 +298,7 @@ func TestReunionEnds(t *testing.T) {
 	r.pass(reunionTime)
 	r.wantHolder(kept, 1)
 
-	// A worker that comes later does not take the run away.
+	// A worker that comes back later does not take the run from its new worker.
 	r.rejoin(4, h)
 	r.settle()
 	r.wantHolder(kept, 1)
@@ -343,8 +344,9 @@ func TestReunionFinishes(t *testing.T) {
 	}
 }
 
-// When a shard was handed over, no worker that holds something of it can be on its way. So the lane
-// reserves the runs of the shard only until the live nodes have said what their workers hold.
+// If a shard was handed over, no worker that holds runs of the shard is still on its way back to a
+// node. So the lane reserves these runs only until all live nodes have said what their workers
+// hold, and at most for the time AskFor.
 func TestReunionOfAShardThatWasHandedOver(t *testing.T) {
 	t.Parallel()
 	const askFor = 2 * time.Second
@@ -448,8 +450,8 @@ func TestKeptRunsChange(t *testing.T) {
 }
 
 // The reunion lasts longer while workers come back, because a thousand workers need more time than
-// one. But its length is bounded. So is the wait for a lane that is slow to read what the last
-// owner left.
+// one. But its length is bounded. Only one wait has no bound: the reunion does not end before the
+// lane has read what the last owner left.
 func TestReunionLastsWhileWorkersComeBack(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T) (*rig, model.Address, model.HeldRun) {
@@ -500,7 +502,7 @@ func TestReunionLastsWhileWorkersComeBack(t *testing.T) {
 			}
 		}
 		if took := r.now.Sub(begun); took < 5*reunionTime {
-			t.Fatalf("the reunion ended after %s", took)
+			t.Fatalf("the reunion ended after %s, want at least %s", took, 5*reunionTime)
 		}
 	})
 
@@ -624,8 +626,8 @@ func TestReunionFinishesDuringReads(t *testing.T) {
 	}
 }
 
-// Calls of an entity wait for the worker that runs them. If another call comes before the lane has
-// read the mailbox, the worker gets all of them.
+// Calls of an entity wait for the worker that had them under the last owner. If another call
+// arrives before the lane has read the mailbox, that worker gets this call too.
 func TestReunionKeepsCallsForTheirWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withReunion)
@@ -669,9 +671,9 @@ func TestNoReunionWithoutServer(t *testing.T) {
 	r.wantHolder(a, 2)
 }
 
-// A worker says that it has a claim. If the history names the worker, it keeps the claim. Otherwise
-// the lane does not believe it. If the history says that a worker has a claim and the worker does
-// not know the claim, the worker gets the claim again, once.
+// A worker comes back and says that it has a claim. If the history names this worker, the worker
+// keeps the claim. Otherwise the lane tells the worker to stop. If the history names a worker that
+// does not know the claim, the lane hands the claim over to this worker again, once.
 func TestClaimsOfReturningWorkers(t *testing.T) {
 	t.Parallel()
 	theirs := model.RemoteWorkerName("w", "default", "id")
@@ -687,7 +689,7 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 		b.restart()
 		r.settle()
 		if n := len(b.claims()) + b.takeStops(false); n != 0 {
-			t.Fatalf("%d calls of workers before one has come back", n)
+			t.Fatalf("the lane made %d calls to workers before a worker came back", n)
 		}
 		return r, b, c
 	}
@@ -699,7 +701,7 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 		r.l.Attach(r.now, c.Ref, 1, theirs)
 		r.settle()
 		if len(b.claims()) != 0 || b.takeStops(false) != 0 {
-			t.Fatalf("told %+v", r.told)
+			t.Fatalf("calls to the worker: %+v, want none", r.told)
 		}
 		b.report(c)
 		r.settle()
@@ -730,7 +732,7 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 		r.settle()
 		stops := slices.DeleteFunc(slices.Clone(r.told), func(c lane.TaskCall) bool { return c.Kind != lane.TaskStop })
 		if len(stops) != 1 || stops[0].Worker != 7 || len(b.claims()) != 0 {
-			t.Fatalf("told %+v", r.told)
+			t.Fatalf("calls to the workers: %+v, want only a stop for worker 7", r.told)
 		}
 
 		// Until the worker learns that it does not have the claim, it writes data as if it had the

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// ear is a hub that records the hints that it receives.
+// ear has a hub, and records the hints that the hub receives and the states that it reports.
 type ear struct {
 	*testing.T
 	hub *postgres.Hub
@@ -53,7 +53,7 @@ func open(t *testing.T, c postgres.Config) *ear {
 	return e
 }
 
-// waitConnected waits until the hub listens for the nth time.
+// waitConnected waits until the hub has connected n times.
 func (e *ear) waitConnected(n int) *ear {
 	e.Helper()
 	e.eventually("the connection", func() bool {
@@ -105,13 +105,15 @@ func TestHints(t *testing.T) {
 	}
 	b.hub.Publish(mail(9))
 	a.expectHint(mail(9))
-	b.hub.Publish(mail(10)) // by now the previous one has reached every hub that could receive it
+	// PostgreSQL delivers notifications in order. So a hub that has this hint would also have
+	// received all earlier hints.
+	b.hub.Publish(mail(10))
 	a.expectHint(mail(10))
 
 	for name, e := range map[string]*ear{"the sender": a, "another store": other} {
 		e.mu.Lock()
 		if slices.Contains(e.heard, mail(3)) {
-			t.Errorf("%s hears %v", name, e.heard)
+			t.Errorf("%s received %v, want no hint of shard 3", name, e.heard)
 		}
 		e.mu.Unlock()
 	}
@@ -141,7 +143,7 @@ func TestCoalescing(t *testing.T) {
 	e.hub.Publish(mail(999))
 	listener.expectHint(mail(999))
 	took := time.Since(start)
-	time.Sleep(1500 * time.Millisecond) // nothing is sent in this time
+	time.Sleep(1500 * time.Millisecond) // the hub must send nothing in this time
 	if most := int(took/(20*time.Millisecond)) + 2; requests > most {
 		t.Errorf("5,001 hints in %s were sent in %d notifications, want at most %d", took, requests, most)
 	}
@@ -160,7 +162,7 @@ func TestReconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	a.hub.Publish(mail(2)) // kept until it can be sent
+	a.hub.Publish(mail(2)) // the hub keeps the hint until it can send it
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -180,8 +182,8 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// A hub without a server loses its hints, but Publish never blocks, and Close ends the hub
-// immediately.
+// A hub that cannot reach its server drops hints. Publish still never blocks, and Close ends the
+// hub. Errors do not show the password.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	e := open(t, postgres.Config{URL: "postgres://nobody:secret@127.0.0.1:1/none"})
@@ -202,13 +204,14 @@ func TestConfig(t *testing.T) {
 	} {
 		if h, err := postgres.Open(c); err == nil {
 			_ = h.Close()
-			t.Errorf("%s: opened", name)
+			t.Errorf("%s: Open accepts the config", name)
 		} else if strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: the password is in %q", name, err)
 		}
 	}
 
-	// The hub does not send the parameters of the store to the server, but it uses the schema.
+	// The URL has parameters that are only for the store. The hub does not send them to the server,
+	// but it uses the schema.
 	base := pgtest.URL(t)
 	u, err := url.Parse(base)
 	if err != nil {

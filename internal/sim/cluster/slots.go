@@ -6,14 +6,14 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// slots count the runs or calls that a worker has from all lanes of an incarnation, as the slots of
-// the engine do.
+// slots counts the runs or calls that a worker has from all lanes of an incarnation, as the slots
+// of the engine do.
 type slots struct {
 	inc         *incarnation
 	id          lane.WorkerID
 	limit, used int
 	waiting     []bool
-	kept        *bool // notes that the worker has had more than it has slots for
+	kept        *bool // set when the worker keeps work that it already had, even if no slot is free
 }
 
 // newSlots returns the slots of a worker; nil if the worker takes any number of runs or calls.

@@ -13,21 +13,21 @@ import (
 )
 
 // Teller is a worker of entities in a process. Its id is negative, as in the engine: positive ids
-// are workers of workflows.
+// belong to workers of workflows.
 type Teller struct {
 	Oracle  *oracle.Oracle
 	Process *kernel.Process
 	Host    host
 	ID      lane.WorkerID
 	Offer   model.EntityOffer
-	Held    []uint64 // generations of hand-overs that it has not reported
-	Kept    bool     // the teller has had a call without a slot for it
+	Held    []uint64 // generations of hand-overs that the teller has not reported
+	Kept    bool     // the teller has kept calls that it had, so it may exceed its slots
 	leaving bool
 	gone    bool
 }
 
-// Leave takes a teller out of its process. The teller gets no new calls, and leaves when it has
-// reported everything, or after a while.
+// Leave takes a teller out of its process. From now on the teller gets no new calls. The teller
+// leaves when it has reported everything, and after a while in any case.
 func (t *Teller) Leave() {
 	s := t.Oracle
 	if t.leaving {
@@ -55,8 +55,8 @@ func (t *Teller) Leave() {
 	s.After(2*kernel.Millisecond, t.Process, wait)
 }
 
-// Operate makes the calls after a while. Sometimes the teller makes only the first calls, reports
-// twice, or reports nothing until the faults have ended.
+// Operate makes the calls after a while. Sometimes the teller makes only the first of the calls,
+// reports twice, or reports nothing until the faults have ended.
 func (t *Teller) Operate(o model.Operations) {
 	s := t.Oracle
 	if s.Tracing {

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// DrawVersion gives a worker a version, if workers have versions.
+// DrawVersion gives a worker a version, if the plan pins workflows to versions.
 func (w *Worker) DrawVersion() {
 	s := w.Oracle
 	switch {
@@ -22,13 +22,14 @@ func (w *Worker) DrawVersion() {
 	}
 }
 
-// SetVersion makes a worker offer its workflows as pinned.
+// SetVersion gives a worker a version, and makes it offer all its workflows as pinned.
 func (w *Worker) SetVersion(v string) { w.Offer.Version, w.Offer.Pinned = v, w.Offer.Workflows }
 
 // Pins reports whether the code of the worker pins a workflow.
 func (w *Worker) Pins(workflow string) bool { return slices.Contains(w.Offer.Pinned, workflow) }
 
-// pin binds a run without a version to the version of its worker.
+// pin binds a run that has no version to the version of its worker, if the worker pins the
+// workflow.
 func (h *Hold) pin(cs *[]model.Command, eventful *int) {
 	if h.pinning || h.m.Pin != "" || !h.w.Pins(h.m.Start.Address.Type) {
 		return
@@ -55,13 +56,13 @@ type Worker struct {
 	Host    host
 	ID      lane.WorkerID
 	Offer   model.Offer
-	Kept    bool // the worker has had a run or a call without a slot for it
+	Kept    bool // the worker has kept work that it already had, so it may exceed its slots
 	Bad     bool // the worker cannot run any program
 	Leaving bool
 	gone    bool
 	Held    map[model.RunID]*Hold
-	kept    map[model.RunID][]*body // bodies that the worker keeps since it lost its server
-	Joined  model.Time              // when it joined its server, by the clock of the server
+	kept    map[model.RunID][]*body // bodies that the worker has kept since it lost its server
+	Joined  model.Time              // when the worker joined its server, by the clock of the server
 }
 
 // host is the process of a worker, as the worker sees it.
@@ -72,13 +73,13 @@ type host interface {
 	Serves() bool
 	// Lanes returns the number of lanes of the node, or 0 if there is no node.
 	Lanes() int
-	// Post hands an input to a lane of the current node. It is the lane with the same index as the
-	// lane that gave out the generation, perhaps in an earlier node of the process. Post returns
+	// Post hands an input to a lane of the current node. This lane has the same index as the lane
+	// that created the generation, which may belong to an earlier node of the process. Post returns
 	// false if there is no node, or if the lane has ended.
 	Post(generation uint64, do func(now model.Time, l *lane.Lane)) bool
 	// Tell hands an input to all lanes, if there is a node.
 	Tell(do func(now model.Time, l *lane.Lane))
-	// Begins checks that the body of a step may begin; since is when the run was handed over.
+	// Begins checks that the body of a step may start; since is when the run was handed over.
 	Begins(run model.RunID, b, a, attempt int, since model.Time)
 	// Dismiss removes a worker that has left.
 	Dismiss(w *Worker)
@@ -88,8 +89,8 @@ type host interface {
 	DismissTeller(t *Teller)
 }
 
-// Leave takes a worker out of a process. From now on the worker gets no new runs. It leaves when it
-// holds no run, or after a while.
+// Leave takes a worker out of a process. From now on the worker gets no new runs. The worker leaves
+// when it holds no run, and after a while in any case.
 func (w *Worker) Leave() {
 	s := w.Oracle
 	if w.Leaving {
@@ -124,7 +125,7 @@ func (h *Hold) Drop() {
 	delete(h.w.Held, h.run)
 }
 
-// report passes a turn to the current incarnation.
+// report hands a turn to the current incarnation. It returns false if there is none to take it.
 func (w *Worker) report(t model.Turn) bool {
 	return w.Host.Post(t.Generation, func(now model.Time, l *lane.Lane) { l.Turn(now, w.ID, &t) })
 }

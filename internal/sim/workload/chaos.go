@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// scheduleChaos decides which faults happen in addition to failing calls of the store, and when
-// they happen.
+// scheduleChaos decides which faults happen, and when. Failing calls of the store are not among
+// these faults.
 func (s *Workload) scheduleChaos() {
 	at := func(n int, do func()) {
 		for range n {
@@ -104,7 +104,7 @@ func (s *Workload) restart(slot int) {
 	s.After(kernel.OneOf(s, s.Between(0, 50)*kernel.Millisecond, s.Between(100, 2000)*kernel.Millisecond), nil, func() { s.Boot(slot) })
 }
 
-// watchLeave restarts a process that has left.
+// watchLeave waits until a process has left, and restarts it.
 func (s *Workload) watchLeave(p *cluster.Proc) {
 	s.After(20*kernel.Millisecond, nil, func() {
 		switch {
@@ -170,8 +170,8 @@ func (s *Workload) heal() {
 	s.tend()
 }
 
-// tend restarts missing processes and workers after the faults have ended, and sends open runs what
-// they wait for.
+// tend runs again and again after the faults have ended. It restarts missing processes and workers,
+// and sends open runs the signals and promises that they wait for.
 func (s *Workload) tend() {
 	if s.Leaving {
 		return
@@ -228,7 +228,8 @@ func (s *Workload) provide() {
 				message = u.signalTo(r.Address.Name, name)
 			}
 		case r.Provided.Done:
-			// The run is full of signals with other names, so it cannot take another one.
+			// The run is full of signals with other names, so it has refused the signal that it
+			// waits for.
 			message = model.Message{Kind: model.MessageCancel, To: r.Address.Name, Failure: &model.Failure{Message: "cannot take the signal that it waits for"}}
 		default:
 			continue

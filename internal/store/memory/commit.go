@@ -41,7 +41,7 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 	return c, nil
 }
 
-// refuse returns the error of a row that cannot be written.
+// refuse returns the error for a row that cannot be written.
 func refuse(format string, args ...any) error {
 	return store.Errorf(store.Refused, "commit", format, args...)
 }
@@ -50,7 +50,7 @@ func refuse(format string, args ...any) error {
 // reverse order.
 func (s *Store) addUndo(f func()) { s.undo = append(s.undo, f) }
 
-// apply writes table after table. It stops at the first row that cannot be written.
+// apply writes the rows, table by table. It stops at the first row that cannot be written.
 func (s *Store) apply(b *store.Batch) (c store.Committed, err error) {
 	s.applyRemoves(b)
 	s.applyEntityRemoves(b)
@@ -106,8 +106,8 @@ func (s *Store) applyStarts(b *store.Batch) (c store.Committed, err error) {
 	return c, nil
 }
 
-// start inserts the row of a run, which becomes the current run of its address. old is the run that
-// was current before, or nil.
+// start inserts the row of a run. The run becomes the current run of its address. old is the run
+// that was current before, or nil.
 func (s *Store) start(sh *shard, r, old *run, start model.Start) {
 	r.started = true
 	r.row = store.Execution{Shard: sh.id, Start: start, Outcome: model.Outcome{Status: model.Running}, Current: true}
@@ -169,7 +169,7 @@ func (s *Store) applyCloses(b *store.Batch) error {
 
 		if r.row.Outcome.Leaves != 0 {
 			sh.leaving.insert(r)
-			s.addUndo(func() { sh.leaving.remove(r) }) // this undo runs before the row is restored
+			s.addUndo(func() { sh.leaving.remove(r) }) // runs before the undo that restores the row
 		}
 	}
 
@@ -179,7 +179,7 @@ func (s *Store) applyCloses(b *store.Batch) error {
 			continue
 		}
 		if old := s.peek(row.Shard).runs[row.Replaces]; old.open() {
-			return refuse("%s stops being current and is not closed", row.Replaces)
+			return refuse("%s is replaced as the current run, but is not closed", row.Replaces)
 		}
 	}
 
@@ -200,8 +200,8 @@ func (s *Store) applyMarks(b *store.Batch) error {
 	return nil
 }
 
-// change registers the function that undoes a change of the row of an open run. The store calls it
-// before it changes the row.
+// change registers an undo that restores the row of an open run. Callers call change before they
+// change the row.
 func (s *Store) change(sh *shard, r *run) {
 	outcome, parked, waits, blocked := r.row.Outcome, r.row.Parked, r.row.Waits, r.row.Blocked
 	s.addUndo(func() {

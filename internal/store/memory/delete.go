@@ -69,8 +69,8 @@ func (s *Store) remove(sh *shard, r *run) {
 	})
 }
 
-// sweepGarbage removes events of deleted runs and the data of their tasks, at most left rows. It
-// returns how many more rows the sweep may remove.
+// sweepGarbage removes the events of deleted runs and the data of their tasks. left is how many
+// rows the sweep may remove. sweepGarbage returns how many rows the sweep may remove after that.
 func (s *shard) sweepGarbage(left int) int {
 	for len(s.garbage) > 0 && left > 0 {
 		r := s.garbage[0]

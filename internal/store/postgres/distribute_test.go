@@ -16,9 +16,9 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// Every hot table has its shard key, in a column that is never null and in every unique index, and
-// no table refers to another. So a distributed PostgreSQL can divide all of them by the shard. A
-// new table must be in one of the two lists.
+// Every hot table has a shard key: a column that is never null and that is part of every unique
+// index. No table has a foreign key. So a distributed PostgreSQL can divide all hot tables by their
+// shard keys. A new table must be in one of the lists hotTables and smallTables.
 func TestHotTablesHaveTheirShardKey(t *testing.T) {
 	t.Parallel()
 	c := connect(t, migrated.URL(t))
@@ -42,11 +42,11 @@ select i.indexrelid::regclass::text from pg_index i where i.indrelid = 'perdure.
 		}
 	}
 	if found := textsOf(t, c, `select conname::text from pg_constraint where contype = 'f' and connamespace = 'perdure'::regnamespace`); len(found) > 0 {
-		t.Errorf("foreign keys %v: a distributed table cannot have them to every other", found)
+		t.Errorf("the tables have foreign keys %v, want none: distributed tables cannot have foreign keys to all other tables", found)
 	}
 }
 
-// textsOf returns the texts of a query.
+// textsOf returns the results of a query that selects one text.
 func textsOf(t *testing.T, c *pgx.Conn, sql string) []string {
 	t.Helper()
 	rows, err := c.Query(t.Context(), sql)
@@ -87,9 +87,9 @@ drop table perdure.old_%[1]s;`, table, key)
 	return nil
 }}
 
-// The statements of commits, recovery, requests and lists work on tables that are divided by the
-// shard. Sweeps do not: they name rows by their physical position, which is unique only within one
-// table.
+// The statements of commits, recovery, requests and lists work on tables that are divided by their
+// shard keys. The statements of sweeps do not: they name rows by their physical position, which is
+// unique only within one partition.
 func TestConformanceOnDividedTables(t *testing.T) {
 	t.Parallel()
 	groups := []string{"commit", "starts", "runs", "events", "timers", "labels", "entities", "list"}
@@ -104,8 +104,8 @@ func TestConformanceOnDividedTables(t *testing.T) {
 	})
 }
 
-// Open refuses a store with divided tables, because of the sweeps. Partitioned tables of other
-// programs in the same schema do not matter.
+// Open refuses a store with divided tables, because sweeps do not work on them. Open does not mind
+// partitioned tables of other programs in the same schema.
 func TestDividedTablesAreRefused(t *testing.T) {
 	t.Parallel()
 	expectRefusal(t, postgres.Config{URL: divided.URL(t), AllowUnsafe: true}, fault.Conflict, "are partitioned")

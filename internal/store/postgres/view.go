@@ -55,7 +55,7 @@ func (v *viewRow) targets() []any {
 	}
 }
 
-// view returns the row as a view of a store with the groups.
+// view converts the row to a store.View. groups are the shard groups of the store.
 func (v *viewRow) view(groups []model.Group) store.View {
 	out := store.View{Now: v.now, Settings: v.settings, Groups: groups, Owners: make([]store.ShardOwner, len(v.shards))}
 	for i := range v.nodes {
@@ -114,8 +114,8 @@ func (s *Store) Inspect(ctx context.Context) (found store.Inspection, err error)
 	return found, err
 }
 
-// senders returns the shards that have messages for shard t.shard. The query jumps from one sender
-// to the next. It needs one look-up per sender, however many messages there are. Queries on
+// senders selects the shards that have messages for shard t.shard. The query jumps from one sender
+// to the next. So it needs one look-up per sender, even if there are many messages. Queries on
 // messages use it as a lateral subquery.
 const senders = `(
   with recursive s as (
@@ -127,7 +127,7 @@ const senders = `(
   select from_shard from s
 )`
 
-// cursor is the cursor of the pair (t.shard, p.from_shard), 0 if there is none.
+// cursor selects the cursor of the pair (t.shard, p.from_shard), or 0 if there is none.
 const cursor = `lateral (
   select coalesce((select c.position from {schema}.cursors c where c.to_shard = t.shard and c.from_shard = p.from_shard), 0) as position) c`
 
@@ -142,7 +142,7 @@ const mailWaits = `(
     cross join lateral (
       select from {schema}.messages m where m.to_shard = t.shard and m.from_shard = p.from_shard and m.seq = c.position + 1 limit 1) m))`
 
-// shardArgs returns the shards as a parameter.
+// shardArgs returns the shards as a parameter of a query, without numbers that no shard can have.
 func shardArgs(shards []model.ShardID) []int16 {
 	out := make([]int16, 0, len(shards))
 	for _, s := range shards {

@@ -27,8 +27,8 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations returns the names of the files in order. Number i leads to version i+1, which a test
-// checks.
+// migrations returns the names of the files in order. The file at index i leads to version i+1,
+// which a test checks.
 func migrations() []string {
 	names, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
 	if err != nil {
@@ -42,12 +42,12 @@ func Latest() int { return len(migrations()) }
 
 // Status is the result of Check.
 type Status struct {
-	// Version is the version of the schema in the file, 0 if there is none. Known is the version of
-	// this build.
+	// Version is the version of the schema in the file, 0 if the file has no schema. Known is the
+	// version of the schema that this build uses.
 	Version, Known int
 	// Pending are the migrations that Open would run.
 	Pending []string
-	// Shards and Cluster of an existing store.
+	// Shards and Cluster are the number of shards and the id of the cluster of an existing store.
 	Shards  int
 	Cluster string
 	// Store is the URL of the store.
@@ -213,8 +213,8 @@ func readInfo(c *conn, cfg *Config) (store.Info, error) {
 		return info, err
 	}
 
-	// This number decides the shard of every address. If it were wrong, every request would go to
-	// the wrong shard. So compare it with the number of rows of shards.
+	// The number of shards decides the shard of every address. If the number were wrong, requests
+	// would go to wrong shards. So compare it with the number of rows in the table of shards.
 	rows, _, err := c.number("select count(*) from perdure_shards")
 	if err != nil {
 		return info, err

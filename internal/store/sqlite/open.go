@@ -21,9 +21,9 @@ import (
 // pageSize is the page size of new files. Existing files keep their page size. A commit writes
 // whole pages, and most rows of a batch are on different pages. So a commit writes fewer bytes if
 // pages are small. A workflow of three steps writes 7 KB, compared with 17 KB for pages of 8 KiB.
-// With pages of 1 KiB such a workflow would write 5 KB, but pages would split so often that it
-// would take a quarter more processor time. Values of 64 KiB need more overflow pages than with
-// pages of 8 KiB, so large bodies of events have a table of their own.
+// With pages of 1 KiB such a workflow would write 5 KB. But pages would split so often that the
+// workflow would take a quarter more processor time. Small pages have a disadvantage: a value of 64
+// KiB needs more overflow pages. So large bodies of events have a table of their own.
 const pageSize = 2048
 
 // Pragmas of the writing connection.
@@ -90,13 +90,14 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return s, nil
 	}
 
-	// One process at a time: the lock proves that all other nodes in the file are dead.
+	// Only one process at a time can have the lock. So a process that has it knows that all other
+	// nodes that the file lists are dead.
 	if s.lock, err = lockFile(cfg.Path); err != nil {
 		return nil, err
 	}
 
 	if err := s.openWriter(ctx); err != nil {
-		_ = s.lock.release() // the file is unchanged or still valid
+		_ = s.lock.release() // safe: the file is unchanged or still valid
 		return nil, s.openError(err)
 	}
 
@@ -181,7 +182,7 @@ func createPrivate(path string) error {
 
 // useLog turns the write-ahead log on. The file itself stores this setting.
 func useLog(c *conn, size int64) error {
-	// This applies only to a new file.
+	// SQLite applies this setting only to a new file.
 	if err := c.db.Exec(fmt.Sprintf("pragma page_size = %d", pageSize)); err != nil {
 		return err
 	}
@@ -193,7 +194,8 @@ func useLog(c *conn, size int64) error {
 	if mode != "wal" {
 		return fault.New(fault.Unavailable, "the file system allows no write-ahead log (journal mode is %s)", mode)
 	}
-	// If a reader in another process made the log grow, SQLite truncates the log when it restarts.
+	// A reader in another process can make the log grow. SQLite truncates the log to this size when
+	// it writes the log from the beginning again.
 	return c.db.Exec(fmt.Sprintf("pragma journal_size_limit = %d", 2*size))
 }
 
@@ -288,7 +290,7 @@ func checkPath(cfg *Config) error {
 		return &fault.Error{Kind: fault.Invalid, Text: cfg.Path + " is not a regular file", Hint: "name another file"}
 	case fi.Size() == 0 && cfg.ReadOnly:
 		return fault.New(fault.NotFound, "%s is empty", cfg.Path)
-	case fi.Mode().Perm()&0o222 == 0 && !cfg.ReadOnly: // root could write it; refuse it too
+	case fi.Mode().Perm()&0o222 == 0 && !cfg.ReadOnly: // root could write it; refuse root too
 		return openFailed(cfg.Path, fs.ErrPermission)
 	}
 	if !cfg.ReadOnly {
@@ -338,7 +340,7 @@ func checkOrphan(path string) error {
 	}
 	return &fault.Error{
 		Kind: fault.Corrupt, Text: fmt.Sprintf("%s is empty or missing, but its log %s-wal is not", path, path),
-		Hint: "restore both from a backup, or move the log away to begin with an empty store",
+		Hint: "restore both from a backup, or move the log away to start with an empty store",
 	}
 }
 

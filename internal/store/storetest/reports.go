@@ -82,7 +82,7 @@ func testReports(x *suite) {
 	}
 	x.Want("of a", heads(second, first), x.listReports(store.ReportQuery{Tenant: "a"}))
 	x.Want("of b", heads(other), x.listReports(store.ReportQuery{Tenant: "b"}))
-	x.Want("of a stranger", 0, len(x.listReports(store.ReportQuery{Tenant: "A"})))
+	x.Want("of a tenant without reports", 0, len(x.listReports(store.ReportQuery{Tenant: "A"})))
 	x.Want("before", heads(first), x.listReports(store.ReportQuery{Tenant: "a", Before: second.ID}))
 
 	x.Want("one", &second, x.loadReport("a", second.ID))
@@ -114,8 +114,8 @@ func testReportPages(x *suite) {
 	slices.Reverse(all)
 	x.Want("by number", heads(all[:2]...), x.listReports(store.ReportQuery{Tenant: "a", Limit: 2}))
 	x.Want("by size", heads(all[:2]...), x.listReports(store.ReportQuery{Tenant: "a", MaxBytes: 25}))
-	x.Want("one in any case", heads(all[:1]...), x.listReports(store.ReportQuery{Tenant: "a", MaxBytes: 1}))
-	x.Want("the next", heads(all[2:4]...), x.listReports(store.ReportQuery{Tenant: "a", Limit: 2, Before: all[1].ID}))
+	x.Want("at least one", heads(all[:1]...), x.listReports(store.ReportQuery{Tenant: "a", MaxBytes: 1}))
+	x.Want("the next page", heads(all[2:4]...), x.listReports(store.ReportQuery{Tenant: "a", Limit: 2, Before: all[1].ID}))
 }
 
 func testReportRows(x *suite) {
@@ -130,9 +130,10 @@ func testReportRows(x *suite) {
 	}
 	x.Want("the newest stay", heads(all[4], all[3], all[2]), x.listReports(store.ReportQuery{Tenant: "a"}))
 
-	// A node whose clock is behind adds a report with an old id. The report stays.
+	// A node whose clock is behind adds a report with an old id. This report stays, and the store
+	// removes another one.
 	x.addReport(all[0], store.ReportBounds{Rows: 3, Bytes: 1 << 20})
-	x.Want("the one that was added stays", heads(all[4], all[3], all[0]), x.listReports(store.ReportQuery{Tenant: "a"}))
+	x.Want("the added report stays", heads(all[4], all[3], all[0]), x.listReports(store.ReportQuery{Tenant: "a"}))
 	x.Want("other tenants", heads(other), x.listReports(store.ReportQuery{Tenant: "b"}))
 }
 
@@ -144,13 +145,12 @@ func testReportBytes(x *suite) {
 	}
 	x.Want("all that fit", heads(third, second, first), x.listReports(store.ReportQuery{Tenant: "a"}))
 	x.addReport(large, keep)
-	x.Want("with one byte more", heads(large, third), x.listReports(store.ReportQuery{Tenant: "a"}))
-	x.Want("the body of one that went", (*store.ReportRow)(nil), x.loadReport("a", first.ID))
+	x.Want("after one byte more than fits", heads(large, third), x.listReports(store.ReportQuery{Tenant: "a"}))
+	x.Want("a removed report", (*store.ReportRow)(nil), x.loadReport("a", first.ID))
 }
 
-// Many callers add reports at the same time. Every report is complete. Together the callers may
-// leave more reports than the bounds allow. The next call removes these reports. If two callers
-// send the same request at the same time, the tenant gets one report.
+// Many callers add reports at the same time. If two callers send the same request, the tenant gets
+// one report. A later call with smaller bounds removes the oldest reports.
 func testReportsTogether(x *suite) {
 	keep := store.ReportBounds{Rows: 4, Bytes: 1 << 20}
 	rows := make([]store.ReportRow, 16)
