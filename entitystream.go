@@ -2,16 +2,13 @@ package perdure
 
 import (
 	"context"
-	"crypto/rand"
 	"iter"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/entity"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/streamread"
 )
 
 // Stream is the typed name of a view of a stateful entity that answers with any number of items of
@@ -112,12 +109,6 @@ func (s *Stream[I, T]) Read(c Client, key string, in I) iter.Seq2[T, error] {
 	}
 }
 
-// Times that the caller of a stream uses.
-const (
-	keepEvery     = 10 * time.Second // how often the caller reports that it still reads
-	leavePatience = 2 * time.Second  // how long the caller tries to report that it has left
-)
-
 // readStream passes the items of a stream to take until the stream ends or take returns false or an
 // error.
 func readStream(c Client, r *api.CallRequest, take func(model.Payload) (bool, error)) error {
@@ -125,73 +116,23 @@ func readStream(c Client, r *api.CallRequest, take func(model.Payload) (bool, er
 	if err := h.sealRequest(c.ctx, brief, r); err != nil {
 		return err
 	}
-	at := model.ItemsTake{Entity: r.Address, ID: rand.Text(), Do: model.TakeOpen}
-	r.Input = r.Input.WithStream(at.ID)
-	if _, err := h.backend.TakeItems(c.ctx, at); err != nil {
+	s, err := streamread.Open(c.ctx, h.backend, *r)
+	if err != nil {
 		return err
 	}
-	defer leaveStream(c, at)
-	if _, err := h.backend.Call(c.ctx, *r); err != nil {
-		return err
-	}
-	var taken atomic.Int64
-	defer keepStream(c, at, &taken)()
+	defer s.Close(c.ctx)
+	defer s.Keep(c.ctx)()
 
-	for at.Do = model.TakeNext; ; {
-		page, err := h.backend.TakeItems(c.ctx, at)
-		if fault.Is(err, fault.NotFound) {
-			err = fault.New(fault.Unavailable, "stream %s of %s is lost: the entity has moved to another process, or its owner has not heard from this process; read the stream again", r.Name, r.Address)
-		}
-		if err != nil {
-			return err
-		}
-
-		for i := range page.Items {
-			if more, err := take(page.Items[i]); err != nil || !more {
+	for {
+		items, more, err := s.Next(c.ctx)
+		for i := range items {
+			if more, err := take(items[i]); err != nil || !more {
 				return err
 			}
-			at.After = taken.Add(1)
+			s.Taken()
 		}
-		switch {
-		case page.Ended && page.Failure != nil:
-			return page.Failure
-		case page.Ended:
-			return nil
+		if err != nil || !more {
+			return err
 		}
 	}
-}
-
-// keepStream reports to the owner of the entity, every ten seconds, that the caller still reads,
-// and how many items the caller has taken. stop ends these reports.
-func keepStream(c Client, at model.ItemsTake, taken *atomic.Int64) (stop func()) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	at.Do = model.TakeKeep
-	var keeper sync.WaitGroup
-	keeper.Go(func() {
-		ticker := time.NewTicker(keepEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				at.After = taken.Load()
-				_, _ = c.host().backend.TakeItems(ctx, at) // the next read reports the error
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return func() {
-		cancel()
-		keeper.Wait()
-	}
-}
-
-// leaveStream tells the owner of the entity to end the code of a stream. If this message does not
-// reach the owner, the owner ends the code by itself when the caller has been silent for a while.
-func leaveStream(c Client, at model.ItemsTake) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), leavePatience)
-	defer cancel()
-	at.Do = model.TakeLeave
-	// leaveStream ignores an error: without this message, the owner ends the stream later.
-	_, _ = c.host().backend.TakeItems(ctx, at)
 }

@@ -2491,6 +2491,16 @@ type Started struct {
 	Workflow string `json:"workflow"`
 }
 
+// StreamInputBody defines model for StreamInputBody.
+type StreamInputBody struct {
+	Input interface{} `json:"input,omitempty"`
+
+	// Stream The name of the stream
+	//
+	// Example: tail
+	Stream string `json:"stream"`
+}
+
 // StreamItem defines model for StreamItem.
 type StreamItem struct {
 	At       *time.Time  `json:"at"`
@@ -3658,6 +3668,9 @@ type CallEntityJSONRequestBody = CallBody
 // SendEntityJSONRequestBody defines body for SendEntity for application/json ContentType.
 type SendEntityJSONRequestBody = SendInputBody
 
+// StreamEntityJSONRequestBody defines body for StreamEntity for application/json ContentType.
+type StreamEntityJSONRequestBody = StreamInputBody
+
 // StartExecutionJSONRequestBody defines body for StartExecution for application/json ContentType.
 type StartExecutionJSONRequestBody = StartBody
 
@@ -4085,6 +4098,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/entities/{entity}/{key}/send (the `SendEntity` operationId).
 	SendEntity(ctx context.Context, entity string, key string, params *SendEntityParams, body SendEntityJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StreamEntityWithBody Read a stream of an entity, as server-sent events
+	//
+	// An event `items` has the next items, in order and each once. An event `end` follows the last item, and then the stream ends. A stream that ends with an event `problem`, or with no such event, has lost items: the client can read it again from the beginning. The code of the stream waits while the client is behind. A client that accepts nothing for 30 seconds loses the stream.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/entities/{entity}/{key}/stream (the `StreamEntity` operationId).
+	StreamEntityWithBody(ctx context.Context, entity string, key string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StreamEntity Read a stream of an entity, as server-sent events
+	//
+	// An event `items` has the next items, in order and each once. An event `end` follows the last item, and then the stream ends. A stream that ends with an event `problem`, or with no such event, has lost items: the client can read it again from the beginning. The code of the stream waits while the client is behind. A client that accepts nothing for 30 seconds loses the stream.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/entities/{entity}/{key}/stream (the `StreamEntity` operationId).
+	StreamEntity(ctx context.Context, entity string, key string, body StreamEntityJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CountExecutions Count executions
 	//
@@ -5524,6 +5555,44 @@ func (c *Client) SendEntityWithBody(ctx context.Context, entity string, key stri
 // Corresponds with POST /v1/entities/{entity}/{key}/send (the `SendEntity` operationId).
 func (c *Client) SendEntity(ctx context.Context, entity string, key string, params *SendEntityParams, body SendEntityJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSendEntityRequest(c.Server, entity, key, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StreamEntityWithBody Read a stream of an entity, as server-sent events
+//
+// An event `items` has the next items, in order and each once. An event `end` follows the last item, and then the stream ends. A stream that ends with an event `problem`, or with no such event, has lost items: the client can read it again from the beginning. The code of the stream waits while the client is behind. A client that accepts nothing for 30 seconds loses the stream.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/entities/{entity}/{key}/stream (the `StreamEntity` operationId).
+func (c *Client) StreamEntityWithBody(ctx context.Context, entity string, key string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStreamEntityRequestWithBody(c.Server, entity, key, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StreamEntity Read a stream of an entity, as server-sent events
+//
+// An event `items` has the next items, in order and each once. An event `end` follows the last item, and then the stream ends. A stream that ends with an event `problem`, or with no such event, has lost items: the client can read it again from the beginning. The code of the stream waits while the client is behind. A client that accepts nothing for 30 seconds loses the stream.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/entities/{entity}/{key}/stream (the `StreamEntity` operationId).
+func (c *Client) StreamEntity(ctx context.Context, entity string, key string, body StreamEntityJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStreamEntityRequest(c.Server, entity, key, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9698,6 +9767,60 @@ func NewSendEntityRequestWithBody(server string, entity string, key string, para
 		}
 
 	}
+
+	return req, nil
+}
+
+// NewStreamEntityRequest calls the generic StreamEntity builder with application/json body
+func NewStreamEntityRequest(server string, entity string, key string, body StreamEntityJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewStreamEntityRequestWithBody(server, entity, key, "application/json", bodyReader)
+}
+
+// NewStreamEntityRequestWithBody constructs an http.Request for the StreamEntity method, with any body, and a specified content type
+func NewStreamEntityRequestWithBody(server string, entity string, key string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "entity", entity, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "key", key, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/entities/%s/%s/stream", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -16156,6 +16279,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/entities/{entity}/{key}/send (the `SendEntity` operationId).
 	SendEntityWithResponse(ctx context.Context, entity string, key string, params *SendEntityParams, body SendEntityJSONRequestBody, reqEditors ...RequestEditorFn) (*SendEntityResponse, error)
 
+	// StreamEntityWithBodyWithResponse Read a stream of an entity, as server-sent events
+	//
+	// An event `items` has the next items, in order and each once. An event `end` follows the last item, and then the stream ends. A stream that ends with an event `problem`, or with no such event, has lost items: the client can read it again from the beginning. The code of the stream waits while the client is behind. A client that accepts nothing for 30 seconds loses the stream.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/entities/{entity}/{key}/stream (the `StreamEntity` operationId).
+	StreamEntityWithBodyWithResponse(ctx context.Context, entity string, key string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StreamEntityResponse, error)
+
+	// StreamEntityWithResponse Read a stream of an entity, as server-sent events
+	//
+	// An event `items` has the next items, in order and each once. An event `end` follows the last item, and then the stream ends. A stream that ends with an event `problem`, or with no such event, has lost items: the client can read it again from the beginning. The code of the stream waits while the client is behind. A client that accepts nothing for 30 seconds loses the stream.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/entities/{entity}/{key}/stream (the `StreamEntity` operationId).
+	StreamEntityWithResponse(ctx context.Context, entity string, key string, body StreamEntityJSONRequestBody, reqEditors ...RequestEditorFn) (*StreamEntityResponse, error)
+
 	// CountExecutionsWithResponse Count executions
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -18571,6 +18712,47 @@ func (r SendEntityResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SendEntityResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type StreamEntityResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r StreamEntityResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r StreamEntityResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r StreamEntityResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r StreamEntityResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r StreamEntityResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -23550,6 +23732,36 @@ func (c *ClientWithResponses) SendEntityWithResponse(ctx context.Context, entity
 	return ParseSendEntityResponse(rsp)
 }
 
+// StreamEntityWithBodyWithResponse Read a stream of an entity, as server-sent events
+//
+// An event `items` has the next items, in order and each once. An event `end` follows the last item, and then the stream ends. A stream that ends with an event `problem`, or with no such event, has lost items: the client can read it again from the beginning. The code of the stream waits while the client is behind. A client that accepts nothing for 30 seconds loses the stream.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/entities/{entity}/{key}/stream (the `StreamEntity` operationId).
+func (c *ClientWithResponses) StreamEntityWithBodyWithResponse(ctx context.Context, entity string, key string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StreamEntityResponse, error) {
+	rsp, err := c.StreamEntityWithBody(ctx, entity, key, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStreamEntityResponse(rsp)
+}
+
+// StreamEntityWithResponse Read a stream of an entity, as server-sent events
+//
+// An event `items` has the next items, in order and each once. An event `end` follows the last item, and then the stream ends. A stream that ends with an event `problem`, or with no such event, has lost items: the client can read it again from the beginning. The code of the stream waits while the client is behind. A client that accepts nothing for 30 seconds loses the stream.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/entities/{entity}/{key}/stream (the `StreamEntity` operationId).
+func (c *ClientWithResponses) StreamEntityWithResponse(ctx context.Context, entity string, key string, body StreamEntityJSONRequestBody, reqEditors ...RequestEditorFn) (*StreamEntityResponse, error) {
+	rsp, err := c.StreamEntity(ctx, entity, key, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStreamEntityResponse(rsp)
+}
+
 // CountExecutionsWithResponse Count executions
 //
 // Returns a wrapper object for the known response body format(s).
@@ -26264,6 +26476,32 @@ func ParseSendEntityResponse(rsp *http.Response) (*SendEntityResponse, error) {
 	case rsp.StatusCode == 202:
 		break // No content-type
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseStreamEntityResponse parses an HTTP response from a StreamEntityWithResponse call
+func ParseStreamEntityResponse(rsp *http.Response) (*StreamEntityResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &StreamEntityResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {

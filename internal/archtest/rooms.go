@@ -164,11 +164,13 @@ var rooms = []room{
 	{path: "internal/link", imports: []string{"internal/fault"}},
 	// Many calls on one stream.
 	{path: "internal/bundle"},
+	// The caller's side of streams of entities.
+	{path: "internal/streamread", imports: join(vocabulary, "internal/api")},
 	{path: "internal/pooled"},
 	{path: "internal/access", imports: []string{"internal/telemetry"}},
 	{path: "internal/grpcapi", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/bundle", "internal/link", "internal/pooled", "internal/wire", "internal/telemetry", generated)},
 	{path: "internal/flovyn/...", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/wire", "internal/telemetry", "internal/flovyn/...", "api/flovyn/...")},
-	{path: "internal/restapi", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/core/rule", "internal/query", "internal/history", "internal/schedule")},
+	{path: "internal/restapi", imports: join(vocabulary, "internal/access", "internal/api", "internal/authn", "internal/authz", "internal/core/rule", "internal/query", "internal/history", "internal/schedule", "internal/streamread")},
 	{path: "internal/console"},
 	// The page that shows the document of an HTTP API.
 	{path: "internal/apidocs"},
@@ -178,7 +180,7 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/heap", "internal/history", "internal/query", "internal/spelling", "internal/batch", "internal/batchjob", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authn/jwt", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/flovyn", "internal/apidocs", "internal/node", "internal/notify/nats", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
+			vocabulary, "internal/api", "internal/heap", "internal/streamread", "internal/history", "internal/query", "internal/spelling", "internal/batch", "internal/batchjob", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/authn", "internal/authn/jwt", "internal/authz", "internal/authz/policy", "internal/restapi", "internal/flovyn", "internal/apidocs", "internal/node", "internal/notify/nats", "internal/remote", "internal/telemetry", "internal/telemetry/otlp", "internal/telemetry/prom", "internal/telemetry/tracing", generated,
 			".",                  // keys are hashed as in programs
 			"internal/attach",    // stress runs its own program
 			"internal/core/rule", // rates are parsed as in rules
@@ -216,7 +218,7 @@ var rooms = []room{
 	{
 		path: ".",
 		imports: join(
-			vocabulary, "internal/attach/seam", "internal/replay", "internal/pool", "internal/entity", "internal/episode", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/batchjob", "internal/remote", "internal/codec", "internal/delayed", "internal/schedule", "internal/singleton",
+			vocabulary, "internal/attach/seam", "internal/streamread", "internal/replay", "internal/pool", "internal/entity", "internal/episode", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/batchjob", "internal/remote", "internal/codec", "internal/delayed", "internal/schedule", "internal/singleton",
 			"internal/userdb", "internal/telemetry", "internal/telemetry/tracing", "payload",
 		),
 		public: true,

@@ -46,7 +46,7 @@ var table = []Rule{
 	{"promise:settle", Use, "Promise", slices.Concat(client("Settle"), prefixed(flovynFlows, "ResolvePromise", "RejectPromise")), []string{"resolve-promise", "reject-promise"}},
 
 	{"entity:read", Read, "Entity", client("Entity", "ListEntities"), []string{"list-entities", "get-entity", "get-entity-bytes", "list-locks"}},
-	{"entity:call", Use, "Entity", client("Call", "TakeItems"), []string{"call-entity", "send-entity"}},
+	{"entity:call", Use, "Entity", client("Call", "TakeItems"), []string{"call-entity", "send-entity", "stream-entity"}},
 	{"entity:mailbox", Operate, "Entity", client("Mailbox"), []string{"list-mailbox", "get-mailbox-bytes", "skip-mailbox-item", "drop-mailbox-item", "interrupt-entity"}},
 	{"entity:edit", Operate, "Entity", client("EditEntity"), []string{"edit-entity"}},
 	{"lock:release", Operate, "Lock", client("Unlock"), []string{"release-lock"}},

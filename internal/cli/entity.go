@@ -24,7 +24,7 @@ service:gateway/eu. A service has no state, so it is not listed, but you can sho
   perdure entity call account/42 deposit --input '{"Cents": 100}' --request-id d-1
   perdure entity send account/42 deposit --input '{"Cents": 100}'`,
 	}
-	cmd.AddCommand(newEntityList(o), newEntityShow(o), newEntityCall(o), newEntitySend(o), newEntityEdit(o), newEntityPatch(o), newEntityDelete(o), newEntityMailbox(o), newEntityInterrupt(o), newEntityLog(o))
+	cmd.AddCommand(newEntityList(o), newEntityShow(o), newEntityCall(o), newEntitySend(o), newEntityStream(o), newEntityEdit(o), newEntityPatch(o), newEntityDelete(o), newEntityMailbox(o), newEntityInterrupt(o), newEntityLog(o))
 	return cmd
 }
 

@@ -31,6 +31,17 @@ var (
 		*s = append(*s, in)
 		return len(*s), nil
 	})
+	_ = perdure.NewStream(shelf, "list", func(_ context.Context, s []string, from int, send func(string) error) error {
+		for _, item := range s[min(from, len(s)):] {
+			if err := send(item); err != nil {
+				return err
+			}
+		}
+		if from > len(s) {
+			return perdure.Permanent(fmt.Errorf("there are %d things", len(s)))
+		}
+		return nil
+	})
 	clock = perdure.NewService("clock")
 	_     = perdure.NewRPC(clock, "zone", func(ctx perdure.EntityCtx, _ perdure.Void) (string, error) { return "zone " + ctx.Key(), nil })
 )
@@ -59,13 +70,19 @@ func bankDemo() {
 func TestEntitiesOfAProgramOnAFile(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "bank.db")
-	app, err := embedded.Open(t.Context(), url, accounts, clock)
+	app, err := embedded.Open(t.Context(), url, accounts, shelf, clock)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer app.Close()
 
 	do := on(t, url)
+	do("1", 0, "entity", "call", "shelf/top", "store", "--input", `"lamp"`)
+	do("2", 0, "entity", "call", "shelf/top", "store", "--input", `"vase"`)
+	do("\"lamp\"\n\"vase\"\n", 0, "entity", "stream", "shelf/top", "list", "--input", "0")
+	do("\"vase\"\n", 0, "entity", "stream", "shelf/top", "list", "--input", "1", "-o", "json")
+	do("there are 2 things", 1, "entity", "stream", "shelf/top", "list", "--input", "3")
+	do("store", 2, "entity", "stream", "shelf/top", "store")
 	do("100", 0, "entity", "call", "account/eu-1", "deposit", "--input", `{"Cents": 100}`)
 	do("zone eu", 0, "entity", "call", "service:clock/eu", "zone")
 	do("insufficient funds", 1, "entity", "call", "account/eu-1", "deposit", "--input", `{"Cents": -200}`)
@@ -75,7 +92,7 @@ func TestEntitiesOfAProgramOnAFile(t *testing.T) {
 func TestEntitiesBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, accounts, clock)
+	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, accounts, shelf, clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,6 +116,8 @@ func TestEntitiesBesideANode(t *testing.T) {
 		{`call service:clock/eu zone`, 0, `"zone eu"`},
 		// No program has the code of carts.
 		{`call cart/1 add --timeout 300ms`, 6, "one node is running and has not answered"},
+		{`call shelf/top store --input "lamp"`, 0, "1"},
+		{`stream shelf/top list --input 0`, 2, "--server grpc://host:7800"},
 		{`send account/42 deposit --input {"Cents":1} --request-id d-2`, 0, "sent deposit to account/42"},
 		{`send account/42 deposit --input {"Cents":1} --request-id d-2 -o json`, 0, `"operation": "deposit"`},
 		{`call account/42 cents`, 0, "101"},
@@ -109,7 +128,7 @@ func TestEntitiesBesideANode(t *testing.T) {
 		do(c.want, c.code, append([]string{"entity"}, strings.Fields(c.args)...)...)
 	}
 
-	do("entities account, perdure.singleton, service:clock", 0, "worker", "list")
+	do("entities account, perdure.singleton, shelf, service:clock", 0, "worker", "list")
 	do(`"service:clock"`, 0, "worker", "list", "-o", "json")
 	do("see `perdure entity show account/42`", 2, "workflow", "explain", "entity:account/42")
 }

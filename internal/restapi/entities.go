@@ -33,6 +33,8 @@ func (s *Server) addEntities() {
 	add(s, operation{id: "edit-entity", method: http.MethodPut, path: one, tag: entitiesTag, summary: "Replace the state of an entity if its version is the expected one"}, s.editEntity)
 	add(s, operation{id: "call-entity", method: http.MethodPost, path: one + "/call", tag: entitiesTag, summary: "Call an operation and wait for its result", waits: true}, s.callEntity)
 	add(s, operation{id: "send-entity", method: http.MethodPost, path: one + "/send", tag: entitiesTag, summary: "Call an operation without waiting for it", status: http.StatusAccepted}, s.sendEntity)
+	s.addEntityStream(one + "/stream")
+
 	add(s, operation{id: "list-mailbox", method: http.MethodGet, path: one + "/mailbox", tag: entitiesTag, summary: "List the calls that wait for an entity"}, s.mailbox)
 	s.addMailboxVerb(operation{id: "skip-mailbox-item", method: http.MethodPost, path: one + "/mailbox/{id}/skip", tag: entitiesTag, summary: "Move a waiting call behind the others"}, model.MailboxSkip)
 	s.addMailboxVerb(operation{id: "drop-mailbox-item", method: http.MethodDelete, path: one + "/mailbox/{id}", tag: entitiesTag, summary: "Remove a waiting call; its caller gets an error"}, model.MailboxDrop)

@@ -26,13 +26,24 @@ func (w *world) follow(t *testing.T, query string, header ...string) *stream {
 // stream opens a stream of events.
 func (w *world) stream(t *testing.T, path string, header ...string) *stream {
 	t.Helper()
+	return w.open(t, http.MethodGet, path, "", header...)
+}
+
+// open opens a stream of events with a request of any method.
+//
+//arch:parameters the parts of a request
+func (w *world) open(t *testing.T, method, path, body string, header ...string) *stream {
+	t.Helper()
 	ctx, cancel := context.WithCancel(w.ctx)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+path, nil)
+	r, err := http.NewRequestWithContext(ctx, method, w.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+w.token)
 	r.Header.Set("Accept-Encoding", "gzip")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}

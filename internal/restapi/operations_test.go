@@ -432,6 +432,7 @@ func TestEveryOperation(t *testing.T) {
 	do("end-session", 404, "no session", del, "/session", "")
 	do("revoke-session", 404, "no session", del, "/sessions/none", "")
 
+	tried["stream-entity"] = true     // TestEntityStream
 	tried["watch-changes"] = true     // TestChanges
 	tried["watch-events"] = true      // TestEventStream
 	tried["watch-task-stream"] = true // TestTaskStreamAsEvents

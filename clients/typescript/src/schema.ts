@@ -494,6 +494,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/entities/{entity}/{key}/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Read a stream of an entity, as server-sent events
+         * @description An event `items` has the next items, in order and each once. An event `end` follows the last item, and then the stream ends. A stream that ends with an event `problem`, or with no such event, has lost items: the client can read it again from the beginning. The code of the stream waits while the client is behind. A client that accepts nothing for 30 seconds loses the stream.
+         */
+        post: operations["stream-entity"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/execution-count": {
         parameters: {
             query?: never;
@@ -2301,6 +2321,13 @@ export interface components {
             run: string;
             status: string;
         };
+        EndOfStream: {
+            /**
+             * Format: int64
+             * @description How many items the stream had
+             */
+            items: number;
+        };
         EndOfTask: {
             run: string;
         };
@@ -2336,6 +2363,9 @@ export interface components {
             version: number;
             /** @description The first calls of its mailbox */
             waiting?: components["schemas"]["WaitedCall"][];
+        };
+        EntityItems: {
+            items: unknown[];
         };
         Event: {
             /** Format: date-time */
@@ -3565,6 +3595,14 @@ export interface components {
             run: string;
             status: string;
             workflow: string;
+        };
+        StreamInputBody: {
+            input?: unknown;
+            /**
+             * @description The name of the stream
+             * @example tail
+             */
+            stream: string;
         };
         StreamItem: {
             /** Format: date-time */
@@ -5104,6 +5142,61 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "stream-entity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the entity; for a service, the text service: followed by its name */
+                entity: string;
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StreamInputBody"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        /** @description JSON of the type EntityItems */
+                        data: string;
+                        /** @enum {string} */
+                        event: "items";
+                        id?: string;
+                    } | {
+                        /** @description JSON of the type EndOfStream */
+                        data: string;
+                        /** @enum {string} */
+                        event: "end";
+                        id?: string;
+                    } | {
+                        /** @description JSON of the type Problem */
+                        data: string;
+                        /** @enum {string} */
+                        event: "problem";
+                        id?: string;
+                    };
+                };
             };
             /** @description Error */
             default: {
