@@ -655,9 +655,14 @@ func (inc *incarnation) handleHint(h notify.Hint) {
 	}
 }
 
-// hint tells other nodes that runs they wait for have closed, or that their requests have answers.
+// hint tells nodes that runs they wait for have closed, or that their requests have answers. A hint
+// for this node itself never leaves it: hubs drop the hints of their own process.
 func (inc *incarnation) hint(hs []lane.Hint) {
 	for _, h := range hs {
+		if h.Node == inc.self.ID { // the request waited until this node became the owner
+			inc.eng.clerk.lookout.LookNow()
+			continue
+		}
 		if !inc.note(h.Node, noteLook, nil) {
 			inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Closed, Node: h.Node})
 		}

@@ -174,3 +174,59 @@ func TestWaiterOfAShardThatComes(t *testing.T) {
 		w.close()
 	})
 }
+
+// quick is a worker that ends each run immediately, and notes when.
+type quick struct {
+	*answerer
+
+	mu    sync.Mutex
+	ended map[string]time.Time // by key
+}
+
+func (w *quick) Activate(a *model.Activation) {
+	w.mu.Lock()
+	w.ended[a.Start.Address.Key] = time.Now()
+	w.mu.Unlock()
+	t := model.Turn{Run: a.Start.Run, Generation: a.Generation, Close: &model.Close{Status: model.Completed}}
+	go func() { _ = w.session.Report(context.Background(), t) }()
+}
+
+// Callers start runs on the shards of a dead process, and wait for their ends. The requests wait in
+// the store until the callers' own process takes the shards over. Each caller gets its answer when
+// its run ends, although no other process can say so.
+func TestRequestThatItsOwnProcessServesLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := openTwo(t, notify.NoHub{})
+		defer w.close()
+		worker := &quick{answerer: &answerer{}, ended: map[string]time.Time{}}
+		worker.session = w.nodes[0].Join(worker, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"quick"}})
+		w.cut[1].Store(true)
+		began := time.Now()
+		var wg sync.WaitGroup
+		var waited atomic.Int64
+		for i := range 40 {
+			wg.Go(func() {
+				m := start(fmt.Sprint(i))
+				m.To.Type = "quick"
+				if _, err := w.nodes[0].Execute(t.Context(), m); err != nil {
+					t.Error(err)
+					return
+				}
+				worker.mu.Lock()
+				defer worker.mu.Unlock()
+				ended := worker.ended[m.To.Key]
+				if ended.Sub(began) > 2*time.Second {
+					waited.Add(1)
+				}
+				if late := time.Since(ended); late > 100*time.Millisecond {
+					t.Errorf("run %d had ended %s before its caller knew it", i, late)
+				}
+			})
+		}
+		wg.Wait()
+		if waited.Load() == 0 {
+			t.Error("no request waited for the shards of the dead process")
+		}
+	})
+}
