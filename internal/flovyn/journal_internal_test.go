@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -30,5 +33,31 @@ func TestPromiseHasOneOutcome(t *testing.T) {
 		if got := strings.Join(kinds, " "); got != want {
 			t.Errorf("the log is %s, want %s", got, want)
 		}
+	}
+}
+
+// A run is canceled while a worker has it. The door reports its end to the engine, and gets no event
+// for that. From then on the log comes from the store, because the log in memory lacks the end.
+func TestLogOfAnEndedRunComesFromTheStore(t *testing.T) {
+	t.Parallel()
+	d := &Door{places: newPlaces(), tails: newTails(), workers: newWorkers(), open: t.Context(), cfg: Config{}.withDefaults()}
+	q := newFlowQueue(d, site{"t", "q"})
+	id, key := model.RunID{1}, uuid.NewString()
+	q.Activate(&api.Activation{
+		Start:      &model.Start{Run: id, Address: model.Address{Tenant: "t", Type: Prefix + "q", Key: key}, Input: (&envelope{Kind: "ends"}).payload()},
+		Generation: 7,
+	})
+	r := q.runs[id]
+	q.hand(r, &flowPoll{worker: "w", got: make(chan *run, 1)})
+	if _, ok := q.events(t.Context(), key, false); !ok {
+		t.Fatal("a worker has the run, and its log is not in memory")
+	}
+
+	q.Deliver(id, 7, []model.Event{{Seq: 1, Kind: model.EventCancelRequest, Failure: &model.Failure{Message: "enough"}}})
+	if len(q.acks) != 1 || q.acks[0].Close == nil {
+		t.Fatalf("the door reports %v instead of the end", q.acks)
+	}
+	if _, ok := q.events(t.Context(), key, false); ok {
+		t.Error("the log comes from memory, where it has no end")
 	}
 }

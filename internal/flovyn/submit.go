@@ -147,6 +147,9 @@ func takenAway(r *run) error {
 // run, or if only the store has the events. If the call comes over the connection of the worker,
 // the worker has received the run. A call over another connection, such as that of a client that
 // waits for the result, does not prove that.
+//
+// If the door has reported the end of the run, the store has the rest of the log: the door does not
+// get the events of that turn.
 func (q *flowQueue) events(ctx context.Context, id string, older bool) (*journal, bool) {
 	q.mu.Lock()
 	r := q.byKey[id]
@@ -154,7 +157,7 @@ func (q *flowQueue) events(ctx context.Context, id string, older bool) (*journal
 		q.mu.Unlock()
 		return nil, false
 	}
-	shed := r.shed
+	shed, ended := r.shed, r.ended
 	confirms := !r.confirmed && r.client == clientOf(ctx)
 	if confirms {
 		r.confirmed, r.at = true, time.Now()
@@ -165,7 +168,7 @@ func (q *flowQueue) events(ctx context.Context, id string, older bool) (*journal
 	if confirms {
 		q.d.workers.see(q.at.tenant, worker, time.Now())
 	}
-	if shed {
+	if shed || ended {
 		return nil, false
 	}
 	j := newJournal(id, older)
