@@ -15,7 +15,7 @@ import (
 // defaultTenantRooms are the packages that may name the default tenant: packages that open a node
 // for one program or one operator, and packages for tests. All other code gets its tenant from its
 // caller, so that a request of one tenant never works on another tenant by accident.
-var defaultTenantRooms = []string{"embedded", "perduretest", "internal/cli", "internal/crash", "internal/model", "internal/sim", "internal/sim/scenario", "internal/store/storetest", "internal/bench", "bench", "bench/distance", "bench/owner"}
+var defaultTenantRooms = []string{"embedded", "perduretest", "internal/cli", "internal/crash", "internal/model", "internal/sim", "internal/sim/scenario", "internal/store/storetest", "internal/bench", "bench", "bench/cluster", "bench/distance", "bench/owner"}
 
 func TestDefaultTenantIsNamedWhereANodeIsOpened(t *testing.T) {
 	t.Parallel()

@@ -65,10 +65,10 @@ func (w *crowd) alarm(format string, args ...any) {
 	w.alarms = append(w.alarms, fmt.Sprintf(format, args...))
 }
 
-// allowEarly says that the clock of the store was wrong by a few seconds for a while. The nodes have
-// followed it slowly, at most a ninth of that while, and need a while to catch up. If an execution
-// moves meanwhile to a node that has just started, its sleep is shorter by that difference, as
-// docs/time.md says.
+// allowEarly says that the clock of the store was wrong by a few seconds for the time wrongFor. The
+// nodes have followed the clock slowly, by at most a ninth of that time, and now they catch up
+// slowly. If an execution moves to a node that starts before the others have caught up, its sleep
+// is shorter by the difference, as docs/time.md says.
 func (w *crowd) allowEarly(wrongFor time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

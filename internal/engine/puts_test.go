@@ -202,6 +202,7 @@ func TestRequestThatItsOwnProcessServesLater(t *testing.T) {
 		worker := &quick{answerer: &answerer{}, ended: map[string]time.Time{}}
 		worker.session = w.nodes[0].Join(worker, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"quick"}})
 		w.cut[1].Store(true)
+
 		began := time.Now()
 		var wg sync.WaitGroup
 		var waited atomic.Int64
@@ -213,6 +214,7 @@ func TestRequestThatItsOwnProcessServesLater(t *testing.T) {
 					t.Error(err)
 					return
 				}
+
 				worker.mu.Lock()
 				defer worker.mu.Unlock()
 				ended := worker.ended[m.To.Key]
@@ -225,6 +227,7 @@ func TestRequestThatItsOwnProcessServesLater(t *testing.T) {
 			})
 		}
 		wg.Wait()
+
 		if waited.Load() == 0 {
 			t.Error("no request waited for the shards of the dead process")
 		}

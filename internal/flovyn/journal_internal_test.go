@@ -36,8 +36,9 @@ func TestPromiseHasOneOutcome(t *testing.T) {
 	}
 }
 
-// A run is canceled while a worker has it. The door reports its end to the engine, and gets no event
-// for that. From then on the log comes from the store, because the log in memory lacks the end.
+// A run is canceled while a worker has it. The door reports the end of the run to the engine, and
+// gets no event for that. From then on the log comes from the store, because the log in memory
+// lacks the end.
 func TestLogOfAnEndedRunComesFromTheStore(t *testing.T) {
 	t.Parallel()
 	d := &Door{places: newPlaces(), tails: newTails(), workers: newWorkers(), open: t.Context(), cfg: Config{}.withDefaults()}
