@@ -317,6 +317,10 @@ func TestShapes(t *testing.T) {
 	} {
 		check("watch", []byte(capture(t, 80, "json", func(o *options) error { return o.printChange(&c) })))
 	}
+	// The command needs a program that has the file open, or a server.
+	check("entity stream", []byte(capture(t, 80, "json", func(o *options) error {
+		return o.printItems(t.Context(), p, api.CallRequest{Name: "rows"})
+	})))
 	for command, typ := range s.commands {
 		if !tried[command] && typ != "none" {
 			t.Errorf("perdure %s is documented and was not tried", command)

@@ -317,7 +317,7 @@ func (p *prepared) EditEntity(_ context.Context, r api.EditRequest) (model.Entit
 }
 
 func (p *prepared) TakeItems(context.Context, model.ItemsTake) (model.ItemsPage, error) {
-	return model.ItemsPage{Ended: true}, nil
+	return model.ItemsPage{Items: []model.Payload{jsonOf(5)}, Ended: true}, nil
 }
 
 func (p *prepared) SendItems(_ context.Context, r model.ItemsSend) (int64, error) {
