@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// entityDefinition is an entity or a service as Open gets it.
+// entityDefinition is the definition of an entity or a service, as an app collects it when it
+// opens.
 type entityDefinition struct {
 	kind  *calleeKind
 	name  string
@@ -146,7 +147,7 @@ func (r *registry) checkEntity(d *entityDefinition) {
 	}
 }
 
-// callBinding is the code of an operation or RPC that was declared.
+// callBinding joins code with an operation or RPC that was declared without code.
 type callBinding struct {
 	asked callTarget // what was declared
 	call  callDefinition
@@ -154,7 +155,7 @@ type callBinding struct {
 	// to is the entity that the operation is bound to. It is nil for an RPC, which finds its
 	// service by name.
 	to   Definition
-	name string // of the entity in to
+	name string // the name of that entity
 }
 
 func (b callBinding) define(r *registry) {

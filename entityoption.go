@@ -105,7 +105,7 @@ type entityOption func(*entityOptions)
 
 func (f entityOption) applyEntity(o *entityOptions) { f(o) }
 
-// check says what is wrong with options.
+// check calls wrong for each mistake in the options.
 func (o *entityOptions) check(wrong func(format string, args ...any), k *calleeKind) {
 	if n := o.concurrency; n != nil {
 		switch {

@@ -117,9 +117,9 @@ type LimitInfo struct {
 	// any.
 	Disabled bool
 	Reason   string
-	// Uses has one entry for each key of the limit whose permits tasks hold or wait for, in all
-	// processes. A limit without keys has one use without a key. A process that does not answer
-	// within seconds is left out.
+	// Uses has one entry for each key of the limit that is in use: in some process, a task holds a
+	// permit of this key or waits for one. A limit without keys has one use without a key. A
+	// process that does not answer within seconds is left out.
 	Uses []LimitUse
 	// Others counts the keys that Uses leaves out. Uses has at most a thousand keys: the keys with
 	// the most waiting tasks.

@@ -153,7 +153,7 @@ func (s *Singleton[P]) define(r *registry) {
 	r.singleton(d)
 }
 
-// singletonDefinition is a singleton as Open gets it.
+// singletonDefinition is the definition of a singleton, as an app collects it when it opens.
 type singletonDefinition struct {
 	name, at string
 	opts     singletonOptions

@@ -71,7 +71,8 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	return nil
 }
 
-// watch reports every attempt to the checks of a test.
+// If a test has set Checks.Ran, watch returns h with an addition: it calls Checks.Ran after every
+// attempt. Without Checks.Ran, watch returns h unchanged.
 func (a *App) watch(h pool.Handler) pool.Handler {
 	c := a.cfg.Checks
 	if c == nil || c.Ran == nil {

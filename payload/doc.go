@@ -17,6 +17,6 @@
 // with a reason. The execution continues once the payload can be read.
 //
 // Everything else is stored in plain form: names, keys of executions and of steps, error texts. If
-// an execution has no key, its key is a hash of its input. A reader of the store can guess an input
-// and compare the hash. So give explicit keys to executions with secret inputs.
+// you give an execution no key, it gets a hash of its input as its key. A reader of the store can
+// guess an input and compare the hash. So give explicit keys to executions with secret inputs.
 package payload

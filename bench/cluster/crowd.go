@@ -76,7 +76,7 @@ func makeCall(p *process, key string) call {
 	return made
 }
 
-// run executes the order to run a workflow of three steps.
+// run executes the order "run" of the parent process: it runs a workflow of three steps.
 func (c *child) run(key string) (perdure.Void, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()

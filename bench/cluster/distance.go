@@ -80,8 +80,8 @@ func (b *bench) distanceOf(ctx context.Context, link string) (d distances, err e
 	return d, nil
 }
 
-// distance executes the order. Both kinds of workflows take turns, so that a busy machine affects
-// them in the same way.
+// distance executes the order "distance" of the parent process. Both kinds of workflows take turns,
+// so that a busy machine affects them in the same way.
 func (c *child) distance(in nearAndFar) (d distances, err error) {
 	shards := map[bool][]model.ShardID{}
 	for i, own := range in.Own {

@@ -55,8 +55,8 @@ type timed struct {
 	took  time.Duration
 }
 
-// load executes the order to measure a load. It counts only the operations that end
-// between the end of the warm-up and the moment at which the clients stop.
+// load executes the order "load" of the parent process: it measures a load. It counts only the
+// operations that end between the end of the warm-up and the moment at which the clients stop.
 func (c *child) load(l load) (o outcome, err error) {
 	operation := c.runThree
 	if l.Transfers {

@@ -57,7 +57,7 @@ type resumed struct {
 	Open, Step, Result time.Duration // the app is open; the first step runs; the result is there
 }
 
-// chain executes the order to run the workflow with many steps.
+// chain executes the order "chain" of the parent process: it runs the workflow with many steps.
 func (c *child) chain(n int) (r resumed, err error) {
 	chain := perdure.DeclareWorkflow[int, int]("chain")
 	_, err = chain.Run(c.client, n, perdure.RawKey("chain"))

@@ -12,7 +12,7 @@ import (
 const (
 	accounts = 24
 	funds    = 1000 // of each account at the start
-	// twoTransfer is how many percent of the rate of one process two processes must reach.
+	// twoTransfer is the least rate of two processes, in percent of the rate of one process.
 	twoTransfer = 80.0
 )
 
@@ -125,7 +125,7 @@ func (c *cluster) checkBalances(transfers int64) error {
 	return nil
 }
 
-// fund executes the order to deposit money into each account.
+// fund executes the order "fund" of the parent process: it deposits money into each account.
 func (c *child) fund(cents int) (perdure.Void, error) {
 	for i := range accounts {
 		if _, err := deposit.Call(c.client, strconv.Itoa(i), cents); err != nil {
@@ -135,7 +135,7 @@ func (c *child) fund(cents int) (perdure.Void, error) {
 	return perdure.Void{}, nil
 }
 
-// audit executes the order to add up the states of all accounts.
+// audit executes the order "audit" of the parent process: it adds up the states of all accounts.
 func (c *child) audit(perdure.Void) (total balance, err error) {
 	for i := range accounts {
 		state, _, err := account.Get(c.client, strconv.Itoa(i))

@@ -28,7 +28,7 @@ type Mailer interface {
 	// Inbox says how a transaction in the database of the store delivers a message directly. It
 	// returns false if the store cannot do that.
 	Inbox() (Inbox, bool)
-	// Hint says that the inbox of a shard may have a new message.
+	// Hint tells the owner of a shard that the inbox of the shard may have a new message.
 	Hint(s model.ShardID)
 	// DeadLetters returns the messages of a tenant that came through the inbox and that the engine
 	// refused, in the order of their ids.

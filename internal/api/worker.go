@@ -31,7 +31,7 @@ type Worker interface {
 	// itself reported. News is an event for which model.EventKind.News is true. The worker answers
 	// news with a turn that has seen the event, unless an earlier turn already assumed the event.
 	Deliver(run model.RunID, generation uint64, events []model.Event)
-	// Retry says that the back-off of a step is over.
+	// Retry tells the worker that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)
 	// Evict takes a run from the worker, because the run was closed, has moved to another owner, or
 	// cannot continue here. Running steps may finish; the engine drops their outcome.

@@ -23,8 +23,8 @@ const (
 	workers = 8
 	// itemTime is how long the verb may take on one execution.
 	itemTime = 30 * time.Second
-	// maxTries is how often a batch acts on a page before it counts unreachable executions as
-	// failed.
+	// maxTries is the number of times that a batch acts on a page before it counts unreachable
+	// executions as failed.
 	maxTries = 5
 	// maxErrorText bounds the text of an error.
 	maxErrorText = 300

@@ -236,8 +236,8 @@ func complain(w io.Writer, styles fang.Styles, err error, usage bool) {
 // defaultStore is the file that the first program of the README opens.
 const defaultStore = "file:perdure.db"
 
-// hideDefault keeps the value of an environment variable, which may have a password, out of the
-// help of the flag whose default it is.
+// hideDefault makes the help of a flag show the name of an environment variable instead of its
+// value. The value is the default of the flag, and may have a password.
 func hideDefault(flags *pflag.FlagSet, flag, variable string) {
 	if os.Getenv(variable) != "" {
 		flags.Lookup(flag).DefValue = "$" + variable

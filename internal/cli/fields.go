@@ -49,8 +49,8 @@ func (o *options) chooseFields(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// field is a field that the user wants. in has the fields inside it that the user wants; none means
-// all.
+// field is a field that the user wants. The list in has those of its inner fields that the user
+// wants; an empty list means all.
 type field struct {
 	name string
 	in   []field

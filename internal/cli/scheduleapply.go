@@ -193,7 +193,7 @@ that were applied under the same app name and are no longer in the file.
 	return cmd
 }
 
-// plan is what apply does with the schedules of a file.
+// plan has the input and the options of the command apply, which applies the schedules of a file.
 type plan struct {
 	file       *scheduleFile
 	commands   map[string]schedule.Command // by the name of the schedule

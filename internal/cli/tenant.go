@@ -158,7 +158,7 @@ func (f *tenantFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.retention, "retention", 0, "how long closed executions are kept; 0 for the time of the server")
 }
 
-// change returns a change of the fields whose flags were given.
+// change returns a change of those fields for which the user has given a flag.
 func (f *tenantFlags) change(cmd *cobra.Command, name string) api.TenantChange {
 	c := api.TenantChange{Name: name}
 	given := cmd.Flags().Changed

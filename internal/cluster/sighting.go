@@ -7,12 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// sighting is the lease of another node, and the time since which this node has seen the lease
-// unchanged.
+// sighting is the lease of another node in its latest form.
 type sighting struct {
 	epoch   int64
 	expires model.Time
-	since   time.Duration
+	since   time.Duration // when this node first saw the lease in this form, by its own clock
 	odd     bool          // the store's clock was wrong when the lease was written
 	lasts   time.Duration // no lease of the node is longer than this
 }
@@ -33,25 +32,27 @@ func (m *Membership) remainingLease(n *store.Member) time.Duration {
 	return left
 }
 
-// Doubt says whether the store's clock has jumped. After a jump, a lease that has expired by the
-// store's clock is treated as expired only when its node has not renewed it for the length of a
-// lease, by this node's own clock. Without this rule the first node that renews after a jump would
-// fence all others. by is the size of a jump that is too small to set doubt. The same rule applies
-// after such a jump if by is longer than half of the margin. The margin is how long before the end
-// of its lease a node stops serving.
+// Doubt tells the membership what the latest reading of the store's clock has shown. The parameter
+// doubt is true if the clock has jumped. After a jump, a lease that has expired by the store's
+// clock is treated as expired only when its node has not renewed it for the length of a lease, by
+// this node's own clock. Without this rule the first node that renews after a jump would fence all
+// others. The parameter by is how far the store's clock was ahead of this node's clock, or behind
+// it. If that is more than half of the margin, it counts as a jump even if doubt is false. The
+// margin is how long before the end of its lease a node stops serving.
 func (m *Membership) Doubt(doubt bool, by time.Duration) {
 	m.doubt = doubt || by.Abs() > m.cfg.Margin/2
 }
 
-// Distrust says that the store's clock may have jumped just before this node joined, because the
-// store's clock differs much from the clock of the machine. In that case nodes may be alive
-// although their leases have expired by the store's clock. The caller calls Distrust before the
-// first view.
+// Distrust tells the membership that the store's clock may have jumped just before this node
+// joined. In that case nodes may be alive although their leases have expired by that clock. The
+// caller calls Distrust, before the first view, if the store's clock differs much from the clock of
+// the machine.
 func (m *Membership) Distrust(mono time.Duration) { m.unsure = mono + m.cfg.TTL }
 
 // watch notes the leases of the other nodes.
 func (m *Membership) watch(mono time.Duration) {
-	// Leases that were written since the last view may also come from the wrong clock.
+	// If the clock was wrong at the last view, it may also have been wrong when nodes wrote leases
+	// between that view and this one.
 	if m.doubt || m.doubted {
 		m.unsure = mono + m.cfg.TTL
 	}
@@ -59,8 +60,8 @@ func (m *Membership) watch(mono time.Duration) {
 
 	// A lease that was written since the last view ends later than the time of that view plus the
 	// length of a lease, unless the store's clock went back in between. If such a lease has already
-	// expired, this node has not looked for longer than a lease, and does not know what the clock
-	// did in that time.
+	// expired, the last view is older than the length of a lease, and this node does not know what
+	// the clock did since then.
 	least := max(m.lastView.Add(m.cfg.TTL), m.view.Now)
 	defer func() { m.lastView = m.view.Now }()
 
@@ -95,8 +96,8 @@ func (m *Membership) isExpired(mono time.Duration, n *store.Member) bool {
 }
 
 // A node may be gone although its lease has not expired by the store's clock. This node treats it
-// as gone only after it has been silent for its longest lease, and for ages times the TTL of this
-// node.
+// as gone only after a silence: no renewal during the longest lease of that node plus ages times
+// the TTL of this node.
 const ages = 3
 
 // isAbandoned reports whether a node is gone although its lease will not expire for a long time,

@@ -80,8 +80,8 @@ type Decision struct {
 	Mailbox []model.MailboxItem
 	// Erased removes the row of the entity together with its whole mailbox, readable or not.
 	Erased bool
-	// Granted is the time since which a section has waited for the lock that this decision gives to
-	// it. It is zero when the decision grants no lock.
+	// If this decision grants a lock to a section, Granted is the time at which the section began
+	// to wait for the lock. Otherwise it is zero.
 	Granted model.Time
 
 	stopped []Timer // the timers that StopTimers names

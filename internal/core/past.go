@@ -198,8 +198,8 @@ func (x *Execution) giveWay(d *Decision, next *Execution) {
 	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }
 
-// watchAgain asks for the outcomes of the children whose end is not in the past. Without that,
-// these children would report only to the run that started them.
+// watchAgain asks for the outcome of each child whose end is not in the past (the events that the
+// run started with). Without that, these children would report only to the run that started them.
 func (x *Execution) watchAgain(d *Decision) {
 	for i := range x.Start.Carried {
 		e := &x.Start.Carried[i]

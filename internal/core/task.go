@@ -400,8 +400,8 @@ func (x *Execution) complete(d *Decision, t *Task, out model.Payload, at moment)
 type verdict struct {
 	kind    model.EventKind
 	failure *model.Failure
-	// by is Terminated when the engine ended the attempt, and zero when the worker reported its
-	// end.
+	// The field by is Terminated when the engine ended the attempt, and zero when the worker
+	// reported its end.
 	by model.Status
 	// notBefore is the earliest time of the next attempt. Zero means immediately, whatever the
 	// retry policy says.

@@ -446,10 +446,10 @@ func (b *board) strike(s *TaskSession) {
 	b.moved = true
 }
 
-// FreeSlot says that a worker has a free slot again, because its report of the claim is in flight
-// to the lane. If the run of the claim is quarantined or belongs to another node, and this node
-// only keeps permits for the claim, FreeSlot frees these permits too. FreeSlot makes no proposal,
-// because callers may hold the lock of the borrower.
+// FreeSlot frees the slot that a claim takes in a worker, because the report of the claim is in
+// flight to the lane. If the run of the claim is quarantined or belongs to another node, and this
+// node only keeps permits for the claim, FreeSlot frees these permits too. FreeSlot makes no
+// proposal, because callers may hold the lock of the borrower.
 func (b *board) FreeSlot(id queue.WorkerID, r *model.TaskReport) {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()

@@ -11,7 +11,8 @@ type division struct {
 	of    []int // the part of each shard
 }
 
-// newDivision returns how the shards of a store are divided; nil if they are not.
+// newDivision returns the division of the shards of a store into parts. It returns nil if the store
+// has only one part.
 func newDivision(info *store.Info) *division {
 	if info.Parts() == 1 {
 		return nil

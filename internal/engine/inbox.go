@@ -202,7 +202,7 @@ func (b *inbox) makeRoom() {
 	}
 }
 
-// releaseBytes says that the lane has applied taken messages of this many bytes.
+// releaseBytes frees the given number of bytes, because the lane has applied messages of that size.
 func (b *inbox) releaseBytes(bytes int) {
 	if bytes == 0 {
 		return

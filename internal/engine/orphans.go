@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// This file has what the board does with orphans: claims that workers of this node, or workers that
-// are lent to it, still execute although their runs have moved away or are quarantined. An orphan
-// keeps its permits until its worker is done (see flow.BoardGate).
+// This file handles orphans. An orphan is a claim that a worker of this node, or a worker that is
+// lent to it, still executes although its run has moved away or is quarantined. An orphan keeps its
+// permits until its worker is done (see flow.BoardGate).
 
 // Release implements lane.Board.
 func (b *board) Release(now model.Time, id queue.WorkerID, r *model.TaskReport) {
@@ -69,8 +69,8 @@ func (b *board) Quarantine(now model.Time, a model.Address) {
 	b.settle(now)
 }
 
-// settleClaim says that a worker of this node is done with a claim, and that the end of the claim
-// is durable or no longer matters.
+// settleClaim frees the permits of an orphan when its worker is done with it, and the end of the
+// claim is durable or no longer matters.
 func (b *board) settleClaim(ref model.ClaimRef, how queue.Outcome) {
 	if b.gate.Book == nil {
 		return

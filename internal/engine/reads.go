@@ -161,7 +161,7 @@ func (r *pageRead) grow() bool {
 	return r.large
 }
 
-// close says that the lane has taken the result.
+// close frees the room that the page takes, because the lane has taken the result.
 func (r *pageRead) close() {
 	<-r.pages.results
 	if r.large {

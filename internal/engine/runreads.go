@@ -63,8 +63,8 @@ func (r *runReads) take(spare []lane.Load) []lane.Load {
 	return runs
 }
 
-// leave says that a read of runs has ended or takes long. From then on, this read no longer keeps
-// other readers from starting.
+// leave makes a read of runs no longer keep other readers from starting. The reader calls it when
+// its read has ended or takes long.
 func (r *runReads) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ type Worker interface {
 	Activate(a *model.Activation)
 	// Deliver delivers the next events.
 	Deliver(run model.RunID, generation uint64, events []model.Event)
-	// Retry says that the back-off of a step is over.
+	// Retry tells the worker that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)
 	// Evict takes back a run.
 	Evict(run model.RunID, generation uint64, reason string)

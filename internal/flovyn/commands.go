@@ -252,8 +252,8 @@ func (t *translation) setState(key string, value []byte, set bool) error {
 	return t.size("state "+key, value)
 }
 
-// defaultRetries is how often the engine repeats a failed task if the command does not say how
-// often.
+// defaultRetries is the number of times that the engine repeats a failed task if the command gives
+// no number.
 const defaultRetries = 3
 
 // taskSpec says how a task of the protocol is executed.

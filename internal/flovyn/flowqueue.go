@@ -75,9 +75,9 @@ type run struct {
 	claimed int64
 	owed    bool // a worker has got the run and has not submitted commands yet
 	wasOwed bool // owed before the last hand-over
-	// at is when the worker got the run. confirmed says that the worker has asked for the events
-	// since then. client is the connection of the worker, and lostAt is when the door found that
-	// connection closed.
+	// The time at is when the worker got the run. confirmed says that the worker has asked for the
+	// events since then. client is the connection of the worker, and lostAt is when the door found
+	// that connection closed.
 	at             time.Time
 	worker, client string
 	confirmed      bool

@@ -24,8 +24,8 @@ const (
 	stepCancel    = "cancel/"
 )
 
-// Names of the notes that the door keeps in a history. A note is an event with facts that only the
-// protocol needs.
+// Names of the notes that the door (see the package comment) writes into a history. A note is an
+// event with facts that only the protocol needs.
 const (
 	noteTimer     = "timer"
 	notePromise   = "promise"
@@ -131,7 +131,8 @@ func (j *journal) put(e *model.Event, kind string, o *object) {
 	j.records = append(j.records, rec)
 }
 
-// eventSize is how many bytes an event with data bytes of data takes in the reply to a client.
+// eventSize returns how many bytes an event takes in the reply to a client. The parameter data is
+// the length of the data of the event.
 func eventSize(number int, kind string, data int) int64 {
 	n := 3 + protowire.SizeVarint(uint64(number)) + protowire.SizeBytes(len(kind)) + protowire.SizeBytes(data)
 	return int64(1 + protowire.SizeBytes(n))
@@ -287,8 +288,8 @@ func (j *journal) childClosed(e *model.Event) {
 		text("childworkflowExecutionId", id).text("error", why))
 }
 
-// childObject starts the JSON of an event of a child. The native core of the older dialect reads
-// the name and the id under other keys.
+// childObject starts the JSON of an event of a child. In the older dialect of the protocol, native
+// workers (see the package comment) read the name and the id under other keys.
 func (j *journal) childObject(id string) *object {
 	o := newObject().text("childExecutionName", j.names[id]).text("childExecutionId", id)
 	if j.older {
@@ -382,8 +383,8 @@ func (j *journal) addFired(e *model.Event) {
 func (j *journal) settle(e *model.Event, id string, value []byte, f *model.Failure) {
 	p := j.byID[id]
 	if p == nil {
-		// An operator uses the name of a promise. The first open promise of that name gets the
-		// outcome.
+		// An operator settles a promise by its name, so id may be a name. The first open promise of
+		// that name gets the outcome.
 		if i := slices.IndexFunc(j.promises, func(p *promise) bool { return p.name == id && !p.settled }); i >= 0 {
 			p = j.promises[i]
 		}

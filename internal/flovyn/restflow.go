@@ -149,7 +149,7 @@ var listStatuses = map[string][]model.Status{
 	"CANCELLED": {model.Canceled, model.Terminated},
 }
 
-// list returns a page of the executions whose type begins with a prefix.
+// list returns a page of executions. It lists only executions whose type begins with the prefix.
 func (c *call) list(prefix string, describe func(*api.Description) map[string]any) (page []any, total, limit, offset int, err error) {
 	q := c.r.URL.Query()
 	if limit, err = c.number("limit", 20, 1000); err != nil {

@@ -19,11 +19,12 @@ import (
 const (
 	streamComment = 15 * time.Second
 	streamIdle    = 5 * time.Minute
-	// streamLook is how often a stream reads the history of a workflow.
+	// streamLook is the pause between two reads of the history of a workflow.
 	streamLook = 500 * time.Millisecond
 	// maxStreamed is how many tasks and executions one stream follows.
 	maxStreamed = 100
-	// maxMissing is how often a stream looks for a task that does not exist yet.
+	// maxMissing is the number of times that a stream looks again for a task that does not exist
+	// yet.
 	maxMissing = 20
 )
 
@@ -209,7 +210,7 @@ func (f *feed) readTask(a model.Address, after int64) {
 }
 
 // readFlow reads the event log of a workflow, and finds its tasks and children. It sends the
-// records that follow the position.
+// records whose positions are greater than after.
 func (f *feed) readFlow(a model.Address, after int64) {
 	j := newJournal(a.Key, false)
 	r := api.HistoryRequest{Target: api.Target{Address: a}, After: -1}

@@ -51,8 +51,8 @@ type parkedClaim struct {
 type heldTask struct {
 	claim          model.Claim
 	worker, client string
-	// at is when the worker got the task or last made a call about it. lostAt is when the door
-	// found the connection of the worker closed.
+	// The time at is when the worker got the task or last made a call about it. lostAt is when the
+	// door found the connection of the worker closed.
 	at, lostAt time.Time
 	// reporting is set while a report is applied.
 	reporting bool

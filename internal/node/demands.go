@@ -20,8 +20,8 @@ const (
 	// lease whenever a fifth of the lease has passed, and may repeat each renewal once on a new
 	// connection.
 	tripsPerLease = 12
-	// looks is how often the server asks the store for the time when it compares clocks. It uses
-	// the fastest answer.
+	// looks is the number of times that the server asks the store for the time when it compares
+	// clocks. It uses the fastest answer.
 	looks = 5
 )
 

@@ -21,9 +21,9 @@ func NewLookout() *Lookout {
 // LookNow makes the lookout look now. It returns without waiting for the look.
 func (l *Lookout) LookNow() { ring(l.now) }
 
-// Expect says that something is expected. The caller must call it only when the function expects, a
-// parameter of [Lookout.Run], already returns true. Otherwise Run may miss the expectation. Expect
-// does not block.
+// Expect wakes the lookout, because something is expected now. The caller must call it only when
+// the function expects, a parameter of [Lookout.Run], already returns true. Otherwise Run may miss
+// the expectation. Expect does not block.
 func (l *Lookout) Expect() { ring(l.begun) }
 
 func ring(c chan struct{}) {

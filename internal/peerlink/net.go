@@ -38,7 +38,7 @@ type Handler interface {
 	HandleRequest(ctx context.Context, r *Request, taken func())
 	// HandleNote receives a note. It must not block, and calls taken in the same way.
 	HandleNote(ctx context.Context, from model.NodeID, body []byte, taken func())
-	// HandleLoss says that the connection to a node has ended. Notes to that node may be lost.
+	// HandleLoss handles the loss of the connection to a node. Notes to that node may be lost.
 	// HandleLoss must not block.
 	HandleLoss(node model.NodeID)
 }

@@ -20,8 +20,9 @@ import (
 // ErrShared says that server connections are shared between transactions.
 var ErrShared = errors.New("a connection pooler shares server connections between transactions")
 
-// rounds is how often two connections are compared. One round detects an idle pooler, which gives
-// the server connection that was used last to the next client. A busy pooler may need more.
+// rounds is the number of times that two connections are compared. One round detects an idle
+// pooler, which gives the server connection that was used last to the next client. A busy pooler
+// may need more.
 const rounds = 8
 
 // Backend returns the id of the server process that serves a connection at the moment. Behind a

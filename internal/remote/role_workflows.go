@@ -327,8 +327,8 @@ func (r *workflowRole) recall(m *pb.Recall) error {
 	return err
 }
 
-// ask remembers a query and returns its number for the worker. to is the answer without its result;
-// it has the ids by which the server finds the query.
+// ask remembers a query and returns its number for the worker. The parameter to is the answer
+// without its result; it has the ids by which the server finds the query.
 func (r *workflowRole) ask(to *pb.QueryAnswer) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

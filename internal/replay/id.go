@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// The identity of what code asks for, as text:
+// An ask is one request of workflow code, such as a step or a timer. Its identity, as text, is:
 //
 //	<coroutine path>/<kind><length>:<name>[/<key>][#<occurrence>]
 //
@@ -20,9 +20,9 @@ import (
 //
 // Name and key have their lengths in front, so that they may contain any characters. A digest
 // replaces a key that is long or not text, so that every identity is short enough to store. If
-// several asks have the same path, kind, name and key, the first one has no occurrence, the second
-// one has #1, the third one #2, and so on. Histories store identities, so the format must not
-// change.
+// several requests have the same path, kind, name and key, the first one has no occurrence, the
+// second one has #1, the third one #2, and so on. Histories store identities, so the format must
+// not change.
 
 // askKind is the kind of an ask. The letters are stored.
 type askKind byte
@@ -151,8 +151,9 @@ func appendOccurrence(b []byte, n int) []byte {
 }
 
 // parsedID is an identity that was read from the history. Errors name the parts of the identity.
-// The worker also needs the parts to find the ask of a record whose input today's code encodes
-// differently.
+// The worker also needs the parts if today's code encodes an input in another way, so that the ask
+// has another digest than its record in the history. It then puts the identity together again, with
+// the digest that the input has today (see machine.today).
 type parsedID struct {
 	path       string
 	kind       askKind

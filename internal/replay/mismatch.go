@@ -105,8 +105,8 @@ func (m *machine) learn(kind askKind, name string, normalize Normalize) {
 	delete(m.strays, key)
 }
 
-// rename finds the ask of an event whose input is encoded differently today; nil when the code has
-// not made this ask yet.
+// rename finds the ask of an event if today's code encodes the input in another way, so that the
+// ask has another identity than the event. It returns nil when the code has not made this ask yet.
 func (m *machine) rename(e *model.Event) *ask {
 	if m.live {
 		return nil

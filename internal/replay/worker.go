@@ -26,7 +26,7 @@ type Config struct {
 	// Retain is how long the engine keeps closed runs of a workflow, for workflows with their own
 	// retention time.
 	Retain map[string]time.Duration
-	// Repeat is how failed runs are repeated, for workflows with their own policy.
+	// Repeat has the retry policies of failed runs, for workflows with their own policy.
 	Repeat map[string]Repeat
 	// Host is available to the code through Ctx.Host. DryHost takes its place when a history is
 	// only replayed to answer a query.
@@ -251,7 +251,7 @@ func (w *Worker) Deliver(id model.RunID, generation uint64, events []model.Event
 	}
 }
 
-// Retry says that the back-off of a step is over.
+// Retry tells the worker that the back-off of a step is over.
 func (w *Worker) Retry(id model.RunID, generation uint64, step string) {
 	if r := w.findRun(id, generation); r != nil {
 		r.retry(step)

@@ -124,8 +124,8 @@ func (v *Validator) Address(a model.Address) {
 	v.Text("the key", a.Key, v.limits.Key)
 }
 
-// Workflow checks the address of an execution that must be a workflow. what names the feature that
-// only workflow code has.
+// Workflow checks the address of an execution that must be a workflow. The parameter what names the
+// feature that only workflows have.
 func (v *Validator) Workflow(a model.Address, what string) {
 	v.Address(a)
 	if strings.HasPrefix(a.Type, model.TaskPrefix) {

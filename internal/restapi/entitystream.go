@@ -42,8 +42,9 @@ type endOfStream struct {
 	Items int `json:"items" doc:"How many items the stream had"`
 }
 
-// streamEntity reads a stream of an entity until the code or the server ends it, the client leaves,
-// or its key ends.
+// streamEntity reads a stream of an entity. The stream ends when the code of the entity ends it,
+// when the server shuts down, when the client disconnects, or when the key of the client is no
+// longer valid.
 func (s *Server) streamEntity(ctx context.Context, who *authn.Identity, in *streamInput) (*huma.StreamResponse, error) {
 	r := api.CallRequest{Address: in.address(who), Name: in.Body.Stream, Input: payload(in.Body.Input), View: true, Brief: true}
 	reader, err := streamread.Open(ctx, s.config.Backend, r)

@@ -67,8 +67,8 @@ type endOfRun struct {
 	Status string `json:"status"`
 }
 
-// watchEvents streams the events of a run until the run ends, the client leaves, its key ends or
-// the server stops.
+// watchEvents streams the events of a run. The stream ends when the run ends, when the client
+// disconnects, when the key of the client is no longer valid, or when the server stops.
 func (s *Server) watchEvents(ctx context.Context, who *authn.Identity, in *watchEventsInput) (*huma.StreamResponse, error) {
 	t, err := in.target(who)
 	if err != nil {

@@ -71,8 +71,8 @@ type endOfTask struct {
 	Run string `json:"run"`
 }
 
-// watchTaskStream streams the items of a task until the task ends, the client leaves, its key ends
-// or the server stops.
+// watchTaskStream streams the items of a task. The stream ends when the task ends, when the client
+// disconnects, when the key of the client is no longer valid, or when the server stops.
 func (s *Server) watchTaskStream(ctx context.Context, who *authn.Identity, in *watchTaskInput) (*huma.StreamResponse, error) {
 	r, err := in.request(who)
 	if err != nil {

@@ -133,8 +133,8 @@ type Situation struct {
 // Decision says what the schedule does.
 type Decision struct {
 	Status Status `json:"status"`
-	// Adopt is the number of the command whose definition becomes current, counted from 1; 0 for
-	// none.
+	// Adopt is the number of a command, counted from 1: the definition of this command becomes the
+	// current one. It is 0 if no command has that effect.
 	Adopt   int      `json:"adopt,omitempty"`
 	Start   []Fire   `json:"start,omitempty"`
 	Cancel  []Fire   `json:"cancel,omitempty"`

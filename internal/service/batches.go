@@ -221,8 +221,8 @@ func (s *Service) batchRow(ctx context.Context, t api.BatchTarget) (*api.Descrip
 	return &d, nil
 }
 
-// noBatch replaces an error that says that an execution does not exist by an error that says that
-// the batch does not exist.
+// noBatch returns an error which says that the batch does not exist, if err says that an execution
+// does not exist. Other errors stay the same.
 func noBatch(id string, err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return fault.New(fault.NotFound, "there is no batch %.120s", id)

@@ -20,7 +20,7 @@ const lookEvery = 500 * time.Millisecond
 // sealed is the number of bytes by which a value may grow when it is encrypted.
 const sealed = 1 << 10
 
-// write checks what the worker of a claim writes.
+// write checks a TaskWrite, which has the data that a worker stores for the task that it executes.
 func (v validator) write(w *model.TaskWrite) {
 	v.Address(w.Ref.Address)
 	if w.First < 0 {
@@ -179,8 +179,8 @@ func (s *Service) TaskStream(ctx context.Context, r api.TaskStreamRequest) (page
 	return page, err
 }
 
-// pageRead is how follow reads a page: read appends the rows that exist and returns how many there
-// were.
+// pageRead has the parameters of Service.follow. Its function read appends the rows that exist to
+// the page, and returns their number.
 type pageRead struct {
 	wait  bool // whether to wait for the next rows if there are none
 	limit int
@@ -251,7 +251,7 @@ func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 		k.read = int64(len(row.Start.Carried))
 	}
 
-	for !k.ended { // a long-lived follower reads each event once
+	for !k.ended { // k keeps the position between calls, so follow reads each event only once
 		page, err := s.store.LoadEvents(ctx, k.key, k.read, historyPage, 4<<20)
 		if err != nil {
 			return false, err

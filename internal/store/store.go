@@ -161,14 +161,14 @@ type Writer interface {
 // (see [model.Damaged]). A row without a valid id is skipped. In that case the method returns the
 // page together with an error for which [Whole] returns true.
 type Recovery interface {
-	// LoadRunnable returns the open runs of the shards that are not parked, ordered by (shard,
-	// run). It starts after the run with the key after, and returns at most limit runs.
+	// LoadRunnable returns the open runs that are not parked, in the given shards, ordered by
+	// (shard, run). It starts after the run with the key after, and returns at most limit runs.
 	LoadRunnable(ctx context.Context, shards []model.ShardID, after RunKey, limit int) ([]RunHead, error)
 
-	// LoadExpired returns closed runs of the shards that may be removed. A run either has its own
-	// time of removal (Outcome.Leaves) or follows the common rule. LoadExpired returns runs whose
-	// own time is before Now, and other runs that were closed before ClosedBefore. For a run that
-	// was imported as closed, the time of the import is the closing time.
+	// LoadExpired returns closed runs that may be removed, in the shards of r. A run either has its
+	// own time of removal (Outcome.Leaves) or follows the common rule. LoadExpired returns runs
+	// whose own time is before Now, and other runs that were closed before ClosedBefore. For a run
+	// that was imported as closed, the time of the import is the closing time.
 	//
 	// Runs without their own removal time have no index entry, so they cost nothing while they
 	// exist. LoadExpired finds them by a walk over runs in the order of their key. Each store

@@ -29,9 +29,9 @@ type Tasks interface {
 	// GroupDead groups the matching dead tasks by kind and fingerprint. It returns the largest
 	// groups first, at most limit. It ignores the paging fields of q.
 	GroupDead(ctx context.Context, q DeadQuery, limit int) ([]DeadGroup, error)
-	// LoadDeadBefore returns dead tasks of the shards that failed before a time. The result is
-	// ordered by (shard, time, run, task), starts after the given place, and has at most limit
-	// rows. A dead task whose body cannot be decoded is returned as in ListDead.
+	// LoadDeadBefore returns the dead tasks that failed before the given time, in the given shards.
+	// The result is ordered by (shard, time, run, task), starts after the given place, and has at
+	// most limit rows. A dead task whose body cannot be decoded is returned as in ListDead.
 	LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after DeadPlace, limit int) ([]DeadRow, error)
 
 	// LoadTaskData returns data of a task, or of all tasks of the run, ordered by task and name.

@@ -10,9 +10,9 @@ import (
 // twentieth of the window.
 const buckets = 20
 
-// window keeps the recent outcomes. For the bound Failures, it keeps the exact times of the last
-// failures. It keeps as many times as there must be failures to open the breaker. For the bound
-// Ratio, it needs all outcomes, so it counts them in buckets.
+// window keeps the recent outcomes. If Config.Failures is set, window keeps the exact times of the
+// last failures, at most Config.Failures times: that number of failures opens the breaker. If
+// Config.Ratio is set, window needs all outcomes, so it counts them in buckets.
 type window struct {
 	failed  []model.Time // a ring; when it is full, the oldest time is at index next
 	next    int
@@ -58,8 +58,8 @@ func (w *window) add(now model.Time, failed bool, c *Config) {
 	}
 }
 
-// tally counts the outcomes of calls that ended at a time, for the ratio. It drops outcomes that
-// are too old for the ring.
+// tally adds the outcomes of calls that ended at the given time to the buckets, from which the
+// ratio is computed. It drops outcomes that are too old for the ring.
 func (w *window) tally(at model.Time, calls, failed int64) {
 	if w.width == 0 {
 		return

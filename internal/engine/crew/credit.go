@@ -36,7 +36,8 @@ func (c *contract) newCredit(role uint64, limit int) *Credit {
 	return &Credit{limit: limit, tell: func(kind parcelKind, n int) { c.post(parcel{Kind: kind, Role: role, N: n}) }}
 }
 
-// Serve says how to tell the lanes of the owner that a slot may be free.
+// Serve sets the number of lanes of the owner, and the function wake. Credit calls wake to tell a
+// lane that a slot may be free.
 func (c *Credit) Serve(lanes int, wake func(lane int)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -107,8 +107,8 @@ func (h *EntityHands) heldNames() map[string]bool {
 	return names
 }
 
-// Regain says that the worker's own node has handed over calls of an entity. So the worker no
-// longer holds the entity for another owner.
+// Regain forgets that the worker held an entity for another owner. The worker's own node calls it
+// when it has handed over calls of the entity to the worker.
 func (h *EntityHands) Regain(a model.Address) {
 	h.mu.Lock()
 	delete(h.kept, a)

@@ -30,7 +30,7 @@ type SharedSlots interface {
 	TakeFor(key any, wake func()) bool
 	// Free gives a slot back.
 	Free()
-	// Forget says that a key no longer waits.
+	// Forget ends the wait of the caller with the given key.
 	Forget(key any)
 }
 
@@ -174,8 +174,8 @@ func (h *WorkflowHands) Left() []model.HeldRun {
 	return all
 }
 
-// Regain says that the worker's own node has handed over a run. So the worker no longer holds the
-// run for a lost owner.
+// Regain forgets that the worker held a run for a lost owner. The worker's own node calls it when
+// it has handed over the run to the worker.
 func (h *WorkflowHands) Regain(run model.RunID) {
 	h.mu.Lock()
 	delete(h.left, run)

@@ -120,7 +120,8 @@ func (h *HostSide) Run(ctx context.Context) {
 	h.running.Wait()
 }
 
-// SetMembers says which nodes are alive, and which code they have.
+// SetMembers receives the nodes that are alive, with the code that they have. It ends the work for
+// all other nodes.
 func (h *HostSide) SetMembers(v *store.View) {
 	h.mu.Lock()
 	clear(h.owners)

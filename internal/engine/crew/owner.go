@@ -27,7 +27,7 @@ type RunWorker interface {
 	Activate(a *model.Activation)
 	// Deliver delivers the next events.
 	Deliver(run model.RunID, generation uint64, events []model.Event)
-	// Retry says that the back-off of a step is over.
+	// Retry tells the worker that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)
 	// Evict takes back a run.
 	Evict(run model.RunID, generation uint64, reason string)
@@ -72,7 +72,7 @@ type CallSession interface {
 
 // Membership is what both kinds of sessions have in common.
 type Membership interface {
-	// Hold says which runs and entities of lost owners the worker holds.
+	// Hold tells the engine which runs and entities of lost owners the worker holds.
 	Hold(held []model.HeldRun)
 	// Withdraw stops hand-overs to the worker, and waits until nothing is on its way to it.
 	Withdraw(ctx context.Context)
@@ -129,7 +129,7 @@ func (o *OwnerSide) Run(ctx context.Context) {
 	o.running.Wait()
 }
 
-// SetAlive says which nodes are alive. The workers of all other nodes are gone.
+// SetAlive receives the nodes that are alive, and removes the workers of all other nodes.
 func (o *OwnerSide) SetAlive(alive func(model.NodeID) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -291,7 +291,7 @@ func (r *workflowRole) Deliver(run model.RunID, generation uint64, events []mode
 	r.post(&pb.ServerItem{Item: &pb.ServerItem_Deliver{Deliver: &pb.Deliver{Run: wire.Run(run), Generation: generation, Events: wire.Events(events)}}})
 }
 
-// Retry says that the back-off of a step is over.
+// Retry tells the worker that the back-off of a step is over.
 func (r *workflowRole) Retry(run model.RunID, generation uint64, id string) {
 	r.post(&pb.ServerItem{Item: &pb.ServerItem_RetryStep{RetryStep: &pb.RetryStep{Run: wire.Run(run), Generation: generation, Id: id}}})
 }

@@ -30,9 +30,9 @@ import (
 type BoardGate struct {
 	*gate.Gate
 	Book *ledger.Book // nil if no other node shares the store
-	// at says whether a worker on this node's board executes a claim. The worker belongs to this
-	// node or is lent to it. If the worker has reported the claim and the report is not settled, at
-	// returns the report.
+	// The function at returns whether a worker on this node's board executes a claim. The worker
+	// belongs to this node or is lent to it. If the worker has reported the claim and the report is
+	// not settled, the function also returns the report.
 	at func(id queue.WorkerID, claim model.ClaimRef) (executes bool, report *model.TaskReport)
 	// Lent says whether a worker is lent by another node. A lent worker learns only from its own
 	// node that a claim is over. If Lent is nil, no worker is lent.

@@ -52,10 +52,10 @@ type pausedQueue struct {
 // settings when it starts and when the settings counter has grown. The process that changes a
 // setting applies the change immediately.
 //
-// The state of a shared breaker is also a setting, and so are the pages of the ledger through which
-// nodes share limits. Nodes write these settings outside the hot path and by compare-and-set. If
-// another node has written a newer version, the node reads that version and adds its own change to
-// it.
+// The state of a shared breaker is also a setting. The pages of the ledger, through which nodes
+// share limits, are settings too. Nodes write these settings outside the hot path and by
+// compare-and-set. If another node has written a newer version, the node reads that version and
+// adds its own change to it.
 //
 // If only one process can use the store, breakers are in the memory of that process, and Flow
 // stores their states when they change. In that case a crash can lose the last change: the opening

@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// maxTries is how often a node tries a write if other nodes write first each time.
+// maxTries is the number of times that a node tries a write if other nodes write first each time.
 const maxTries = 10
 
 // change stores or removes a setting. make gets the current setting, or nil if there is none. It

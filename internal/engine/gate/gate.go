@@ -57,9 +57,9 @@ type admission struct {
 type taskGroup struct {
 	name    string
 	waiting int
-	// at is the limit in whose line the group waits. passed holds the limits that the group has
-	// passed before, each pinned once per waiting task. If at is nil, the group is in no line: the
-	// dispatcher is about to try the group again, or its breaker holds it back.
+	// The group waits in the line of the limit at. The list passed holds the limits that the group
+	// has passed before, each pinned once per waiting task. If at is nil, the group is in no line:
+	// the dispatcher is about to try the group again, or its breaker holds it back.
 	at     *resource
 	passed []*resource
 	// ready says that the dispatcher tries the group on its own as soon as it can; see Pass.
@@ -260,9 +260,9 @@ func (g *Gate) TakeWoken() []string {
 	return w
 }
 
-// Pass says that the dispatcher could not try a woken group: no worker is free for its tasks, they
-// are paused, or they now wait under another name. The gate wakes the next group in the line
-// instead. The gate does not wake this group again before it has refused a task of the group,
+// Pass wakes the next group in the line of a woken group. The dispatcher calls it when it could not
+// try the woken group: no worker is free for its tasks, they are paused, or they now wait under
+// another name. The gate does not wake this group again before it has refused a task of the group,
 // because the dispatcher tries the group as soon as possible anyway.
 func (g *Gate) Pass(name string) {
 	if q := g.groups[name]; q != nil && q.at != nil && !q.ready {

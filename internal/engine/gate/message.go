@@ -198,8 +198,8 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	return nil
 }
 
-// ConfirmAsks says that the stored row of a breaker includes the first n Asks. After that, the
-// caller passes that row to Adopt.
+// ConfirmAsks drops the first n unsent Asks of a breaker, because the stored row of the breaker
+// includes them. After that, the caller passes that row to Adopt.
 func (g *Gate) ConfirmAsks(id rule.BreakerID, n int) {
 	if g.unsent[id] = g.unsent[id][min(n, len(g.unsent[id])):]; len(g.unsent[id]) == 0 {
 		delete(g.unsent, id)

@@ -10,15 +10,15 @@ import (
 )
 
 // A message that cannot be read must not block the messages behind it. The lane moves it to the
-// inbox unchanged, in the commit that advances the cursor past it. So the message is neither lost
-// nor served twice:
+// inbox, in the commit that advances the cursor past it (the cursor is the position of the last
+// message that one shard has taken from another). So the message is neither lost nor served twice:
 //
-//   - The lane puts off a message of a newer build and tries it again. It takes effect, once, when
-//     a node that can read it owns the shard.
+//   - The lane keeps a message of a newer build unchanged, puts it off and tries it again. It takes
+//     effect, once, when a node that can read it owns the shard.
 //   - A damaged message becomes a dead letter, where operators find it with the reason.
 //
-// Only the order is lost: later messages of the same pair of shards take effect before it. See
-// docs/guarantees.md.
+// Only the order is lost: later messages between the same two shards take effect before the message
+// that was moved. See docs/guarantees.md.
 
 // setAsideRequest notes a request that cannot be read.
 func (l *Lane) setAsideRequest(row *store.InboxRow) {
@@ -36,8 +36,10 @@ func (l *Lane) canMoveAside() bool {
 }
 
 // moveAside sends a batch that only moves unreadable messages out of the way. If the store refuses
-// it, no other address suffers. The batch overtakes the open batch, so it leaves out channels whose
-// cursor the open batch advances. They get their turn later.
+// this batch, the inputs of healthy addresses are not affected. The batch is committed before the
+// open batch (the batch that the lane is filling), so it leaves out each channel whose cursor the
+// open batch advances. A channel is the sequence of messages from one shard to another. A channel
+// that was left out gets its turn later.
 func (l *Lane) moveAside(now model.Time) {
 	a := &l.mail.aside
 	if !l.canMoveAside() || now < a.until {
@@ -150,9 +152,10 @@ func (in *asideInput) apply(l *Lane, now model.Time, e *entry) {
 	}
 }
 
-// setAsideItem adds an unreadable item of a mailbox to the inbox, in the open batch. The sender of
-// a one-way call already got its answer when the call was stored, so the lane does not remember a
-// second answer for its request id.
+// setAsideItem adds an unreadable item of a mailbox to the inbox, in the open batch. A one-way call
+// is answered as soon as it is stored in the mailbox, and the store remembers that answer under the
+// id of the request. So if a newer build has written the call, setAsideItem removes this id. With
+// the id, a node that can read the call would take it for a repetition and drop it.
 func (l *Lane) setAsideItem(now model.Time, e *entry, it *model.MailboxItem) {
 	m, body := it.Message, it.Damaged
 	m.To = e.address

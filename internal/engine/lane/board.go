@@ -17,24 +17,26 @@ type Board interface {
 	HasProposal(id queue.WorkerID, ref model.TaskRef) bool
 	// Overdue reports whether the board still says that a deadline of a claim has passed.
 	Overdue(claim model.ClaimRef) bool
-	// Hold says that a worker has claimed a task. worker is the name of the worker in the history;
-	// id is 0 if the worker does not belong to this node. The five parameters are the row of the
-	// claim as the board keeps it.
+	// Hold records that a worker has claimed a task. The parameter worker is the name of the worker
+	// in the history; id is 0 if the worker does not belong to this node. The five parameters are
+	// the row of the claim as the board keeps it.
 	Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string)
-	// Remove says that a task is neither waiting nor claimed.
+	// Remove removes a task that is neither waiting nor claimed any longer.
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
-	// Forget says that a task leaves memory, because its run leaves memory or because another lane
-	// owns the run now. Unlike Remove, it lets a worker that executes the task continue.
+	// Forget removes a task that leaves memory, because its run leaves memory or because another
+	// lane owns the run now. Unlike Remove, it lets a worker that executes the task continue.
 	Forget(now model.Time, ref model.TaskRef)
-	// Release says that a worker is done with a claim, and that the end of the claim cannot be
-	// stored now, because its run is quarantined. The claim no longer needs its permits, because
-	// the task cannot start again before the end of the claim is stored.
+	// Release frees the permits of a claim whose worker is done. The lane calls it when the end of
+	// the claim cannot be stored now, because its run is quarantined. The claim no longer needs its
+	// permits, because the task cannot start again before the end of the claim is stored.
 	Release(now model.Time, id queue.WorkerID, r *model.TaskReport)
-	// Quarantine says that no end of a claim at an address can be stored now. As with Release,
-	// claims at the address whose workers have reported no longer need their permits. The reports
-	// may be with another lane or in the store, so the lane cannot name them.
+	// Quarantine frees the permits of all claims at an address whose workers have reported. The
+	// lane calls it when no end of a claim at the address can be stored now. As with Release, such
+	// claims no longer need their permits. The reports may be with another lane or in the store, so
+	// the lane cannot name them.
 	Quarantine(now model.Time, a model.Address)
-	// RetryAfter says that tasks must not call the outside system of a claimed task before a time.
+	// RetryAfter keeps tasks from calling the outside system of a claimed task before the given
+	// time.
 	RetryAfter(now model.Time, it *queue.Item, until model.Time)
 	// Find returns the worker that a history names, or 0 if the worker is not here. has reports
 	// whether the worker has received the claim.

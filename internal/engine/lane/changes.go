@@ -7,22 +7,23 @@ import (
 )
 
 // written names the rows that one decision about a run has put into a batch. The lane always notes
-// them, and turns them into changes only if a caller watches when the batch is durable. So a caller
-// that begins to watch while the batch is in flight misses nothing.
+// them. When the batch is durable, the lane turns them into changes, but only if a caller watches
+// at that moment. So a caller that begins to watch while the batch is in flight misses nothing.
 type written struct {
 	address *model.Address
 	task    *model.TaskSpec // the spec, if the address is a task without a workflow
-	run     model.RunID     // the run that received the input
+	run     model.RunID     // the run that the decision is about
 	removed []model.RunID
 	dead    *core.DeadTaskChange
-	// Indexes of rows; -1 for none.
+	// Indexes of rows in the batch; -1 for none.
 	start, close int32
-	// Events and dead tasks, from the first index to before the second.
+	// Ranges of rows in the batch: the index of the first row, and the index after the last row.
 	events, deaths [2]int32
 }
 
-// place returns how many rows the batch has. The lane calls it before it writes a decision into the
-// batch.
+// place returns a written whose indexes point to the ends of the lists of rows in the batch. The
+// lane calls place before it writes a decision into the batch, so that the indexes are those of the
+// first rows of the decision.
 func (b *building) place() written {
 	return written{
 		start: int32(len(b.batch.Starts)), close: int32(len(b.batch.Closes)),
@@ -56,7 +57,7 @@ func (b *building) mark(e *entry, row store.MarkRow) {
 	b.marked = append(b.marked, &e.address)
 }
 
-// reportChanges adds the changes of a batch that is durable to the output.
+// reportChanges takes a batch that is durable, and adds its changes to the output.
 func (l *Lane) reportChanges(b *building, res store.Committed) {
 	n := changer{to: &l.out.Changes, batch: &b.batch}
 	// At these addresses a run existed before, so the store has not written the new starts.
@@ -88,7 +89,7 @@ type changer struct {
 	to      *[]model.Change
 	batch   *store.Batch
 	skipped map[model.RunID]bool
-	runs    map[model.RunID]bool // runs that start or have events; nil before changed is called
+	runs    map[model.RunID]bool // runs that start or have events; nil until changed() is called
 }
 
 func (n *changer) skip(run model.RunID) {
@@ -217,7 +218,8 @@ var meaning = map[model.EventKind]model.ChangeKind{
 	model.EventPaused: model.ChangePaused, model.EventResumed: model.ChangeResumed, model.EventCancelRequest: model.ChangeCancelRequested,
 }
 
-// addProgress adds the change that a history has grown. Several such changes in a row become one.
+// addProgress adds a change which says that a history has grown. Several such changes in a row
+// become one.
 func (n *changer) addProgress(c model.Change) {
 	if all := *n.to; len(all) > 0 {
 		if last := &all[len(all)-1]; last.Kind == model.ChangeProgressed && last.Run == c.Run {
@@ -273,8 +275,8 @@ func (n *changer) addDead(kind model.ChangeKind, ref model.TaskRef, spec *model.
 	})
 }
 
-// addMark adds the change that a run waits or is blocked. When a run stops waiting, an event says
-// why, except when an operator has released the run.
+// addMark adds a change which says that a run waits or is blocked. When a run stops waiting, an
+// event says why, except when an operator has released the run.
 func (n *changer) addMark(address *model.Address, m *store.MarkRow) {
 	w := written{address: address, run: m.Run}
 	c := w.change("")

@@ -187,8 +187,9 @@ func outcomeOf(x *core.Execution, r *model.TaskReport) queue.Outcome {
 
 func (in *expiryInput) proposal() bool { return true }
 
-// Expire tells the lane that a deadline of a task has passed, as the board sees it. held says
-// whether the task was claimed as far as the board knew. what names the deadline.
+// Expire tells the lane that a deadline of a task has passed, as the board sees it. The parameter
+// held says whether the task was claimed as far as the board knew, and the parameter what names the
+// deadline.
 func (l *Lane) Expire(now model.Time, ref model.ClaimRef, held bool, what string) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
 		l.take(now, e, &expiryInput{newTaskInput(&ref.TaskRef), held, ref.Claim, what})
@@ -290,8 +291,8 @@ func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
 }
 
 // Attach tells the lane that a worker that has just joined executes a claim. If the worker no
-// longer has the claim, the lane tells the worker to stop. by is the name of a remote worker; see
-// model.SpeaksFor.
+// longer has the claim, the lane tells the worker to stop. The parameter by is the name of a remote
+// worker; see model.SpeaksFor.
 func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID, by string) {
 	l.attach(now, ref, attachInput{worker: id, by: by, has: true})
 }
@@ -362,9 +363,9 @@ func (l *Lane) stopUnknown(e *entry, in *attachInput) {
 	l.record(e, in, &core.Decision{})
 }
 
-// Progress passes a value to the lane that says how far the worker of a claim is. The lane stores
+// Progress passes a value to the lane which says how far the worker of a claim is. The lane stores
 // the last such value of each task next to the history, and the next attempt begins with this
-// value. by is as in Attach.
+// value. The parameter by is as in Attach.
 func (l *Lane) Progress(now model.Time, ref model.ClaimRef, by string, p model.Payload) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
 		l.take(now, e, &progressInput{newTaskInput(&ref.TaskRef), ref.Claim, by, p})

@@ -54,8 +54,8 @@ func (r *rig) unlock(run string) {
 	r.settle()
 }
 
-// The lane reports each call once, when its effect is durable: by operation and outcome, with the
-// time that the call waited and the time that a worker took for the call.
+// The lane reports each call once, when its effect is durable. The report has the operation, the
+// outcome, the time that the call waited, and the time that a worker took for the call.
 func TestFactsOfCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })

@@ -79,7 +79,7 @@ func (n *noter) addMessage(m *model.Message, d *core.Decision) {
 	n.add(f)
 }
 
-// addStart adds the fact that a run began, or that a task was submitted.
+// addStart adds a fact which says that a run began, or that a task was submitted.
 func (n *noter) addStart(s *model.Start) {
 	if s.Task == nil {
 		n.add(Fact{Kind: FactStarted})
@@ -91,8 +91,8 @@ func (n *noter) addStart(s *model.Start) {
 	}
 }
 
-// addClose adds the fact that a run ended. The end of a task without a workflow is the end of its
-// attempt.
+// addClose adds a fact which says that a run ended. The end of a task without a workflow is the end
+// of its attempt.
 func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	x := n.before.x
 	if x == nil || x.Start.Run != d.Closed {

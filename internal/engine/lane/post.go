@@ -54,9 +54,10 @@ func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
 	return it
 }
 
-// postTasks tells the board about all tasks of the entry whose state the board does not know yet.
+// postTasks tells the board about each task of the entry whose state the board does not know yet.
 // The board may learn a state that is not committed yet, because its proposals cannot overtake the
-// commit. how is what the end of a claim says about the outside system that the task calls.
+// commit. If a claim has ended, the parameter how is what its end says about the outside system
+// that the task calls.
 func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	e.tasks.complete = false
 	if l.cfg.Board == nil || e.gone || !e.known || e.quarantine.why != nil {

@@ -100,10 +100,10 @@ func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
 	}
 }
 
-// applyErase removes an entity and its mailbox in one commit. Waiting callers get the reason, and
-// so do sections that wait for the lock. One-way calls become dead letters. If the entity has
-// changed since the operator exported its row, the lane does not remove it, because the new state
-// would be lost.
+// applyErase removes an entity and its mailbox in one commit. Callers that wait, and sections that
+// wait for the lock, get the reason. One-way calls become dead letters. If the entity has changed
+// since the operator exported its row, the lane does not remove it, because the new state would be
+// lost.
 func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 	if was := in.origin.message.Exported; len(was) > 0 && !bytes.Equal(was, in.erased.print) {
 		l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.Conflict.String(), Message: entityChanged}}})

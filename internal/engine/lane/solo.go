@@ -2,8 +2,8 @@ package lane
 
 import "slices"
 
-// solo lets one entity of the lane at a time run a call alone. If the process dies while a call
-// runs alone, that call is probably the cause.
+// solo lets entities of the lane run calls alone, only one entity at a time. If the process dies
+// while a call runs alone, that call is probably the cause.
 type solo struct {
 	entry *entry   // the entity that may run a call alone
 	line  []*entry // entities that wait for their turn

@@ -101,8 +101,8 @@ func (ws *waiters) remove(a model.Address, pick func(*waiter) bool) {
 	}
 }
 
-// forget ends the wait of a caller. It returns the id of the request whose answer the caller waited
-// for, and whether another caller waits for the same answer.
+// forget ends the wait of a caller. If the caller waited for the answer to a request, forget
+// returns the id of that request, and whether another caller waits for the same answer.
 func (ws *waiters) forget(a model.Address, token any) (request string, shared bool) {
 	ws.remove(a, func(w *waiter) bool {
 		if w.token != token {

@@ -97,7 +97,7 @@ func (d *Lender) HandleKnock(from model.NodeID, k *peer.Knock) {
 	d.with(func(c *loan.Creditor) { c.HandleKnock(from, k) })
 }
 
-// Over says that a claim has ended. The lender soon informs the node that has made the claim, if
+// Over handles the end of a claim: the lender soon informs the node that has made the claim, if
 // that node no longer owns the run.
 func (d *Lender) Over(ref model.ClaimRef, maker model.NodeID) {
 	d.with(func(c *loan.Creditor) { c.Over(ref, maker) })

@@ -14,7 +14,7 @@ type LockedWorker struct {
 	w *loan.BorrowedWorker
 }
 
-// Expect says that the lane is committing the given number of claims for the worker.
+// Expect adds to the number of claims for the worker that the lane is committing.
 func (w *LockedWorker) Expect(count int) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
@@ -42,7 +42,7 @@ func (w *LockedWorker) Settle(ref model.ClaimRef, err error) {
 	w.w.Settle(time.Now(), ref, err)
 }
 
-// Redirect says that this owner has not recorded a report, because it does not own the run or has
+// Redirect drops a report that this owner has not recorded, because it does not own the run or has
 // no room now. The node of the worker sends the report again, to the node that owns the run by
 // then.
 func (w *LockedWorker) Redirect(ref model.ClaimRef) {

@@ -22,13 +22,13 @@ type Party interface {
 
 // ClaimLane decides about claims of runs that this node owns. No method waits.
 type ClaimLane interface {
-	// Attach says which worker executes a claim.
+	// Attach tells the lane which worker executes a claim.
 	Attach(claim model.ClaimRef, worker queue.WorkerID)
 	// Report delivers the outcome of a worker's claim.
 	Report(r *model.TaskReport, worker queue.WorkerID)
 	// Progress delivers the progress of a claim.
 	Progress(claim model.ClaimRef, worker queue.WorkerID, p model.Payload)
-	// Lose says that a claim was lost with the node of its worker.
+	// Lose tells the lane that a claim was lost with the node of its worker.
 	Lose(claim model.ClaimRef)
 }
 
@@ -129,6 +129,7 @@ type Claims interface {
 	// Stop ends a claim, because its outcome is no longer needed. It does nothing for a claim that
 	// is over.
 	Stop(claim model.ClaimRef, canceled bool)
-	// Settle says that the report of a claim is accepted, or why not. A second call does nothing.
+	// Settle tells the worker that the report of a claim is accepted, or why not. A second call
+	// does nothing.
 	Settle(claim model.ClaimRef, err error)
 }

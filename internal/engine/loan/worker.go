@@ -52,7 +52,7 @@ func (w *BorrowedWorker) noteHold(h *peer.Hold) {
 	}
 }
 
-// Expect says that the lane is committing the given number of claims for the worker.
+// Expect adds to the number of claims for the worker that the lane is committing.
 func (w *BorrowedWorker) Expect(count int) { w.n.expected += count }
 
 // Execute hands over committed claims.
@@ -76,7 +76,7 @@ func (w *BorrowedWorker) Stop(now time.Time, ref model.ClaimRef, canceled bool) 
 	w.n.flush(now)
 }
 
-// Settle says that a report is durable, or why it was refused.
+// Settle tells the node of the worker that a report is durable, or why it was refused.
 func (w *BorrowedWorker) Settle(now time.Time, ref model.ClaimRef, err error) {
 	n := w.n
 	e := peer.Entry{Worker: w.offer.Name, Settled: &ref}
@@ -90,7 +90,7 @@ func (w *BorrowedWorker) Settle(now time.Time, ref model.ClaimRef, err error) {
 	n.flush(now)
 }
 
-// Redirect says that this owner has not recorded a report, because it does not own the run or has
+// Redirect drops a report that this owner has not recorded, because it does not own the run or has
 // no room now. The node of the worker sends the report again, to the node that owns the run by
 // then.
 func (w *BorrowedWorker) Redirect(now time.Time, ref model.ClaimRef) {

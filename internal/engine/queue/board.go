@@ -311,8 +311,8 @@ func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 	return w.id, true
 }
 
-// Unreserve says that the commit of a proposal failed. The board drops a reserved task. A matched
-// task waits again, at its old place in the line.
+// Unreserve handles a failed commit of a proposal. The board drops a reserved task. A matched task
+// waits again, at its old place in the line.
 func (b *Board) Unreserve(now model.Time, ref model.TaskRef) {
 	b.advance(now)
 	t := b.tasks[keyOf(&ref)]
@@ -369,7 +369,7 @@ func (b *Board) Hold(now model.Time, it Item, c HeldClaim) (here bool) {
 	return w != nil
 }
 
-// MarkReported says that a worker has delivered the outcome of its claim. The slot of the claim
+// MarkReported records that a worker has delivered the outcome of its claim. The slot of the claim
 // becomes free and its deadlines stop. The permits of the claim stay taken until the report is
 // committed and the caller calls Remove or Add. MarkReported returns whether the worker had the
 // claim.

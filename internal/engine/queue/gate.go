@@ -32,9 +32,9 @@ type Admitter interface {
 	// durable: another node, or an earlier life of this node, has made the claim. maker is the node
 	// that has made the claim and counts it. It is empty if this node counts the claim.
 	Hold(now model.Time, it *Item, maker string)
-	// Give returns the permits of a claim. how is the outcome of the attempt. After that the board
-	// asks the gate about the group of the item again. If other groups may pass now, the caller of
-	// the board must call Reopen.
+	// Give gives the permits of a claim back. The parameter how is the outcome of the attempt.
+	// After that the board asks the gate about the group of the item again. If other groups may
+	// pass now, the caller of the board must call Reopen.
 	Give(now model.Time, it *Item, how Outcome)
 	// Group names the group of an item. The gate admits or refuses all items of a group alike, so
 	// that a refused item does not hold back other groups behind it. The group of an item may
@@ -108,8 +108,8 @@ func (b *Board) groupName(it *Item) string {
 	return b.cfg.Gate.Group(it)
 }
 
-// Reopen says that the gate may let more tasks of the named groups through, or of any group if
-// none is named.
+// Reopen opens the named groups, or all groups if none is named, because the gate may let more of
+// their tasks through.
 func (b *Board) Reopen(now model.Time, groups ...string) {
 	b.advance(now)
 	for _, name := range groups {
@@ -176,9 +176,9 @@ func (b *Board) CountKept(most int) map[string]Kept {
 	return all
 }
 
-// Regroup says that the gate has changed the names of groups. It moves waiting tasks to their new
-// groups and opens all groups. No key loses its place, because shares belong to keys, and keys do
-// not depend on groups. Regroup visits all waiting tasks.
+// Regroup moves waiting tasks to their new groups and opens all groups, after the gate has changed
+// the names of groups. No key loses its place, because shares belong to keys, and keys do not
+// depend on groups. Regroup visits all waiting tasks.
 func (b *Board) Regroup(now model.Time) {
 	b.advance(now)
 	var moved []*task

@@ -73,8 +73,8 @@ func DeedOf(p model.Payload) (d deed, ok bool) {
 	return deed{ID: binary.BigEndian.Uint64(p.Data), Amount: int64(binary.BigEndian.Uint64(p.Data[8:])), target: p.Data[16], Source: p.Data[17]}, true
 }
 
-// Follows returns the id of a message that the deed with the given id sends. what names the
-// message.
+// Follows returns the id of a message that the deed with the given id sends. The parameter what
+// names the message.
 func Follows(id uint64, what string) uint64 {
 	h := id ^ 14695981039346656037
 	for i := range len(what) {

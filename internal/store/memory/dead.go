@@ -177,7 +177,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) ([]
 	return out[:min(len(out), max(limit, 0))], nil
 }
 
-// LoadDeadBefore returns dead tasks of shards that failed before a time.
+// LoadDeadBefore returns the dead tasks that failed before the given time, in the given shards.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) ([]store.DeadRow, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load old dead tasks"); err != nil {

@@ -33,15 +33,15 @@ func collect[T any](s *Store, shards []model.ShardID, limit int, compare func(a,
 	return out, skipped
 }
 
-// LoadRunnable returns open runs of the shards that are not parked.
+// LoadRunnable returns the open runs that are not parked, in the given shards.
 func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after store.RunKey, limit int) ([]store.RunHead, error) {
 	return collect(s, shards, limit, func(a, b store.RunHead) int { return a.Compare(b.RunKey) }, func(p *part, mine []model.ShardID) ([]store.RunHead, error) {
 		return read(ctx, s, p, func() ([]store.RunHead, error) { return p.LoadRunnable(ctx, mine, after, limit) })
 	})
 }
 
-// LoadExpired returns closed runs of the shards that may be removed. It walks through one part
-// after the other.
+// LoadExpired returns closed runs that may be removed, in the shards of r. It walks through one
+// part after the other.
 func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.Expired, error) {
 	if p := s.only(r.Shards); p != nil {
 		return s.loadExpired(ctx, p, r)

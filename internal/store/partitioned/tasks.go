@@ -75,9 +75,9 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) ([]
 	return out[:min(len(out), max(limit, 0))], nil
 }
 
-// LoadDeadBefore returns dead tasks of the shards that failed before a time, ordered by (shard,
-// time, run, task). Sweeps use it. If a member cannot be reached, its rows are missing in the
-// result.
+// LoadDeadBefore returns the dead tasks that failed before the given time, in the given shards,
+// ordered by (shard, time, run, task). Sweeps use it. If a member (a part other than the home)
+// cannot be reached, its rows are missing in the result.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) ([]store.DeadRow, error) {
 	inOrder := func(a, b store.DeadRow) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), a.Place().Compare(b.Place()))
@@ -120,7 +120,8 @@ func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int6
 	return read(ctx, s, p, func() ([]model.MailboxItem, error) { return p.LoadMailbox(ctx, key, after, limit, maxBytes) })
 }
 
-// LoadMailboxes returns the entities of the shards whose mailbox is not empty, ordered by key.
+// LoadMailboxes returns the keys of the entities that have a non-empty mailbox, in the given
+// shards, ordered by key.
 func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) ([]store.EntityKey, error) {
 	return collect(s, shards, limit, store.EntityKey.Compare, func(p *part, mine []model.ShardID) ([]store.EntityKey, error) {
 		return read(ctx, s, p, func() ([]store.EntityKey, error) { return p.LoadMailboxes(ctx, mine, after, limit) })

@@ -59,15 +59,16 @@ type Config struct {
 	// AllowUnsafe accepts a server that may lose acknowledged commits in a crash (fsync or
 	// synchronous_commit off). It is for tests.
 	AllowUnsafe bool
-	// AllowDivided accepts tables of the store that are partitioned, although a sweep would delete
-	// the wrong rows of them. It is for tests.
+	// AllowDivided accepts partitioned tables, although a sweep, which deletes rows that are no
+	// longer needed, would delete wrong rows in such tables. It is for tests.
 	AllowDivided bool
 	// Databases are the names of the databases that hold shard groups of the cluster, in addition
 	// to this database. Open refuses a store whose list of databases differs.
 	Databases []string
-	// Member and Home are set if this is not the first database of its cluster, and only holds
-	// shard groups. Member is the name of this database in the cluster, and Home is the id of the
-	// cluster. Open refuses a database with another name or of another cluster.
+	// Member and Home are set for every database of a cluster except the first. Such a database
+	// only has the rows of shard groups. Member is the name of this database in the cluster, and
+	// Home is the id of the cluster. Open refuses a database with another name or of another
+	// cluster.
 	Member, Home string
 	// Name is our application name in pg_stat_activity. The default is "perdure".
 	Name string
@@ -198,7 +199,7 @@ const (
 	shortestTimeout = 500 * time.Millisecond
 )
 
-// part returns that many tenths of the lease.
+// part returns the given number of tenths of the lease, but at least shortestTimeout.
 func (c *config) part(tenths int) time.Duration {
 	return max(shortestTimeout, c.Lease*time.Duration(tenths)/10)
 }
@@ -213,8 +214,8 @@ func (c *config) statementTimeout() time.Duration { return c.part(5) }
 type settings map[string]string
 
 // baseSettings returns the settings of every connection. They bound waits, and make the server
-// notice soon when we are gone. The store leaves out settings that the server does not know. So it
-// must also work without every setting that PostgreSQL 14 does not have.
+// notice soon when we are gone. The store leaves out settings that the server does not know. So the
+// store must not depend on settings that PostgreSQL 14 does not have.
 func (c *config) baseSettings(statement, lock time.Duration) settings {
 	ms := func(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 	seconds := func(d time.Duration) string { return strconv.FormatInt(max(1, int64(d/time.Second)), 10) }
@@ -247,9 +248,9 @@ func (c *config) baseSettings(statement, lock time.Duration) settings {
 // table, which may be empty. It would scan the table because the table has so few rows, and keep
 // that plan after the table has grown.
 //
-// Bitmap scans seem strange for single rows, but no other kind of scan always needs a condition on
-// the index. A plain index scan could read an index from end to end. The difference in cost is not
-// measurable.
+// Bitmap scans seem strange for single rows. But the planner makes a bitmap scan only with a
+// condition on the index, whereas a plain index scan could read an index from end to end. The
+// difference in cost is not measurable.
 func (c *config) laneSettings(k laneKey) settings {
 	s := c.baseSettings(c.statementTimeout(), c.part(4))
 	maps.Copy(s, settings{

@@ -247,7 +247,7 @@ cross join lateral (
   from {schema}.dead x where x.shard = k.shard and x.run = k.run and x.task = k.task limit 1) d
 order by k.nr, k.at, k.run, k.task`
 
-// LoadDeadBefore returns dead tasks of shards that failed before a time.
+// LoadDeadBefore returns the dead tasks that failed before the given time, in the given shards.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) (out []store.DeadRow, err error) {
 	// shards per statement: each reads up to limit rows and drops most of them
 	const perQuery = 32

@@ -62,8 +62,8 @@ cross join lateral (select {execution}, e.reason from {schema}.executions e wher
 	return l
 }
 
-// filter adds the conditions on a run. lead is the index of the label whose condition is already
-// there.
+// filter adds the conditions on a run. lead is the index in q.Labels of the condition that the
+// statement already has; -1 for none.
 func (l *listing) filter(q *store.Query, lead int) {
 	switch len(q.Workflows) {
 	case 0:

@@ -107,7 +107,7 @@ func (p *runPage) scanHeads(results pgx.BatchResults) error {
 	return err
 }
 
-// readRest reads the events and timers of the runs that are open.
+// readRest reads the events and timers of the open runs of the page.
 func (p *runPage) readRest(ctx context.Context, s *Store, c *pgx.Conn) error {
 	var open []int // positions in the page
 	var shards []int16

@@ -262,7 +262,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 	return out, nil
 }
 
-// LoadDeadBefore returns dead tasks of shards that failed before a time.
+// LoadDeadBefore returns the dead tasks that failed before the given time, in the given shards.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) (out []store.DeadRow, err error) {
 	err = s.read(ctx, "load old dead tasks", func(c *conn) error {
 		for _, shard := range distinct(shards) {

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// listing is the statement of a listing: its tables, its condition, its order and its arguments.
+// listing is the SQL statement that lists executions: its tables, condition, order and arguments.
 type listing struct {
 	from  string
 	where strings.Builder
@@ -53,9 +53,11 @@ func list[T ~string](values []T) string {
 }
 
 // newListing returns the statement for all pages of a query. The statement says which table or
-// index to read first, because SQLite does not know how many rows each of them has. If the query
-// has a condition on a label or a key, or only reasons that block a run, the statement starts with
-// the table or index for that condition. Otherwise it reads the runs in the order of their starts.
+// index to read first, because SQLite does not know how many rows each of them has. It reads the
+// labels first if the query selects a label. Otherwise it reads the blocked runs first if the query
+// selects reasons, and all these reasons block a run. Otherwise it reads the keys of current runs
+// first if the query selects a key or a prefix of keys, unless it also wants the earlier runs of
+// these keys. All other statements read the runs in the order of their starts.
 func newListing(q *store.Query) *listing {
 	l := &listing{started: "e.started", run: "e.run"}
 	// A condition on a label selects few runs, so read the table of labels first if there is such a
@@ -71,8 +73,8 @@ func newListing(q *store.Query) *listing {
 		l.from = "perdure_executions e indexed by perdure_executions_blocked"
 		l.and("e.tenant = ? and e.blocked is not null", q.Tenant)
 	case (q.Key != "" || q.KeyPrefix != "") && !q.AllRuns:
-		// One workflow has only a few keys with this prefix. So it is better to find the runs with
-		// these keys first and then to sort them.
+		// We assume that in each workflow only a few keys match. So it is better to find the runs
+		// with these keys first and then to sort them.
 		l.from = "perdure_executions e indexed by perdure_executions_current"
 		l.and("e.tenant = ?", q.Tenant)
 		if len(q.Workflows) == 0 {
@@ -96,8 +98,8 @@ const sqlWorkflows = `with recursive w (name) as (
 	from w where w.name is not null
 ) select name from w where name is not null`
 
-// filter adds the conditions on a run. lead is the index of the label whose condition is already
-// there.
+// filter adds the conditions on a run. lead is the index in q.Labels of the condition that the
+// statement already has; -1 for none.
 func (l *listing) filter(q *store.Query, lead int) {
 	if !q.AllRuns {
 		l.and("e.current = 1")
@@ -167,8 +169,8 @@ func statesOf(s model.Status) string {
 	return fmt.Sprint(max(int(s), stateClosed))
 }
 
-// prefixEnd returns the smallest text, by bytes, above all texts with the prefix, or empty if there
-// is none.
+// prefixEnd returns the first text, in byte order, that comes after all texts with the prefix. It
+// returns "" if there is no such text.
 func prefixEnd(prefix string) string {
 	end := []byte(prefix)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -185,8 +187,8 @@ func (l *listing) page(q *store.Query) string {
 	if q.After != (store.PageMark{}) {
 		l.and("("+l.started+", "+l.run+") < (?, ?)", int64(q.After.Started), q.After.Run[:])
 	}
-	// A run whose id has another length has no position in the order of pages. Recovery reports
-	// such a run to the owner of its shard.
+	// The id of a run has 16 bytes. A damaged row with a longer or shorter id has no position in
+	// the order of pages. Recovery reports such a run to the owner of its shard.
 	l.and("length(" + l.run + ") = 16")
 	l.args = append(l.args, q.Limit+1)
 	return "select " + executionColumns + " from " + l.from + l.where.String() + " order by " + l.started + " desc, " + l.run + " desc limit ?"
