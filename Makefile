@@ -46,6 +46,10 @@ lint: .bin/golangci-lint ## golangci-lint with .golangci.yml
 test: ## tests with the race detector; starts its own PostgreSQL (PKG=./internal/engine: only this)
 	go test -race -timeout 20m $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -vE '/internal/(chaos|bench|crashwalk|e2e|txtest)$$'),$(PKG))
 
+.PHONY: test-race
+test-race: ## the concurrent packages with the race detector, as CI runs them
+	scripts/test.sh race
+
 .PHONY: test-long
 test-long: ## crash rounds, chaos and other tests that are too slow for every change
 	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/cli ./internal/crashwalk ./internal/e2e ./internal/flovyn ./internal/store/partitioned ./internal/store/postgres ./internal/txtest ./internal/bench

@@ -1,13 +1,22 @@
 #!/usr/bin/env bash
-# The whole fast suite, from a fresh clone: installs missing packages, builds, tests with and
-# without the race detector, breaks processes and servers, and checks the examples. `.ci/run` adds
-# the checks that only read code: vet, lint, other modules.
+# The whole fast suite, from a fresh clone: installs missing packages, builds, tests, breaks
+# processes and servers, and checks the examples. `.ci/run` adds the tests with the race detector,
+# and the checks that only read code: vet, lint, other modules.
 #
-#   scripts/test.sh            everything
+#   scripts/test.sh            the fast suite, without the race detector
+#   scripts/test.sh race       the tests of concurrent packages with the race detector
 #   GOTESTFLAGS=-v …           further flags for `go test`
 #
 # Needs no running database: the tests start private PostgreSQL servers (internal/pgtest).
 set -euo pipefail
+
+case "${1:-fast}" in
+fast | race) mode=${1:-fast} ;;
+*)
+	printf 'usage: scripts/test.sh [race]\n' >&2
+	exit 2
+	;;
+esac
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # If another user owns the clone (a container, CI), git refuses to work, and go cannot stamp
@@ -65,34 +74,33 @@ step() {
 	printf '==> %s: ok, %d s, %d s of processor time\n' "$name" $((SECONDS - begin)) $((used - before))
 }
 
-# The tests of every package run in one of the following ways. A package that matches none of the
-# patterns runs with the race detector, in short mode.
+# The patterns below divide the packages.
 #
 # Packages without concurrency in code and tests (internal/archtest checks the state machines), and
-# packages that read programs, run in full without the detector. The examples run in the same way,
-# because most of their time is linking, which takes twice as long with the detector. `make
-# test-long` runs the examples with the detector.
+# packages that read programs, run in full and never with the race detector. The same is true for
+# the examples, because most of their time is linking, which takes twice as long with the detector.
+# `make test-long` runs the examples with the detector.
 plain='/(api/perdure/v1|examples/.*|internal/(api|apidocs|archtest|authz|cadence|cluster(/host)?|codec|core(/.*)?|corpus|deploy|diagnosis|dialtest|engine/(gate|lane|ledger|loan|queue|storeclock)|fault|history|model|mutants|query|schedule|sim(/.*)?|spelling|store|telemetry/tracing|tenanttest|wire|wrong)|payload/zstd|perdurevet|cmd/perdurevet|scripts/tally)$'
 # Stores whose tests do less in short mode (the sequential groups of the conformance suite, damaged
-# files) run a second time, in full without the detector.
+# files) run in full without the detector, and in short mode with it.
 both='/internal/store/(memory|faultstore|sqlite)$'
-# The tests of other packages that scripts/sequential.txt lists run without the detector.
+# Tests that start processes, break servers, or measure never run with the detector, because it
+# makes them too slow for their time limits. They run in short mode.
+heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
+# The tests of the stores in PostgreSQL. With the detector run the groups of the conformance suite
+# in which calls overlap (storetest.Overlapping), and the tests that break connections and servers.
+# Tests that measure skip themselves under the detector. `make test-long` runs all of them in both
+# ways.
+divided='/internal/store/(partitioned|postgres)$'
+# internal/bench makes measurements, so only `make test-long` runs it.
+long='/internal/bench$'
+# All other packages run in short mode, with the detector and without it. Some of their tests take
+# too long with the detector: scripts/sequential.txt lists them.
 #
 # listed PATTERN: prints a regular expression for the tests whose lines in that file match PATTERN.
 # owners PATTERN: prints their packages.
 listed() { grep -v '^#' scripts/sequential.txt | grep -E "$1" | awk '{ printf "%s%s", n++ ? "|" : "^(", $2 } END { print ")$" }'; }
 owners() { grep -v '^#' scripts/sequential.txt | grep -E "$1" | awk -v m="$module" '{ print $1 == "." ? m : m "/" $1 }' | sort -u; }
-# Tests that start processes, break servers, or measure run without the detector, because it makes
-# them too slow for their time limits. They run in short mode.
-heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
-# The tests of the stores in PostgreSQL are divided between the two ways. With the detector run the
-# groups of the conformance suite in which calls overlap (storetest.Overlapping), and the tests that
-# break connections and servers ($raced). Without it run the other groups, and the tests that
-# measure, which skip themselves under the detector. `make test-long` runs all of them in both ways.
-divided='/internal/store/(partitioned|postgres)$'
-raced='^TestConformance$/^(handle|commit|fence|leases|shards|concurrency|durability|shared|random)$|^(TestOtherWritesWhoseAnswerIsLost|TestCommitWhoseAnswerIsLost|TestServerRestart|TestCommitHasTimeForItsBytes|TestStepsBetweenDatabases|TestRolesOfDatabases)$'
-# internal/bench makes measurements, so only `make test-long` runs it.
-long='/internal/bench$'
 
 # The suites of apps run a second time over connections (internal/dialtest), without the detector:
 # the suite of the root package, and parts of the end-to-end and transaction suites. `make
@@ -149,6 +157,7 @@ slowest="$module/internal/flovyn $module/internal/engine $module $module/interna
 race() {
 	CGO_ENABLED=1 tested race -race -short -parallel 4 -skip "$(listed '^[^ ]+ [^ ]+( short)?$')" -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' -- $slowest $(packages -vE "$plain|$heavy")
 }
+
 # The list is reversed, so that of the two packages with the name perdurevet the shorter one runs in
 # the second round.
 #
@@ -156,10 +165,14 @@ race() {
 # interrupt goroutines with signals (asyncpreemptoff).
 # shellcheck disable=SC2046
 whole() {
-	GODEBUG=asyncpreemptoff=1 tested whole -- $(packages -E "$plain|$both" | sort -r) &&
-		tested listed -run "$(listed '^[^ ]+ [^ ]+( also)?$')" -- $(owners '^[^ ]+ [^ ]+( also)?$') &&
-		tested listed -short -parallel 4 -run "$(listed ' short$')" -- $(owners ' short$' | grep -vE "$divided") &&
-		PERDURE_TEST_DIAL=1 tested listed -short -- "$module"
+	GODEBUG=asyncpreemptoff=1 tested whole -- $(packages -E "$plain|$both" | sort -r)
+}
+# shellcheck disable=SC2046
+short() {
+	tested short -short -p 3 -parallel 4 -skip "$(listed '')" -- $(packages -vE "$plain|$both|$heavy|$divided") &&
+		tested short -p 3 -run "$(listed '^[^ ]+ [^ ]+( also)?$')" -- $(owners '^[^ ]+ [^ ]+( also)?$') &&
+		tested short -short -p 3 -parallel 4 -run "$(listed ' short$')" -- $(owners ' short$' | grep -vE "$divided") &&
+		PERDURE_TEST_DIAL=1 tested short -short -- "$module"
 }
 # Most of these tests wait for leases, servers and processes, so more of them run at the same time.
 # The longest package starts first, so that it does not run alone at the end. In short mode the
@@ -167,7 +180,7 @@ whole() {
 # minute; `make test-long` runs everything.
 # shellcheck disable=SC2046
 proofs() {
-	PERDURE_TEST_DIAL=also tested proofs -short -p 3 -parallel 6 -skip "$raced" -- "$module/internal/e2e" $(packages -E "$heavy|$divided" | grep -v /internal/e2e | sort -r)
+	PERDURE_TEST_DIAL=also tested proofs -short -p 3 -parallel 6 -- "$module/internal/e2e" $(packages -E "$heavy|$divided" | grep -v /internal/e2e | sort -r)
 }
 
 step setup scripts/setup.sh
@@ -175,11 +188,15 @@ step setup scripts/setup.sh
 export PERDURE_TEST_PROGRAMS=${programs:-$tally}/programs
 step build go build -o "$PERDURE_TEST_PROGRAMS/" ./cmd/... ./examples/remote/worker ./examples/remote/client
 go build -o "$tally/tally" ./scripts/tally
-step "test -race" race
-step "test, whole" whole
-step "crash walk, end to end, chaos" proofs
-step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
-step "first workflow by curl" scripts/first-curl.sh
+if [ "$mode" = race ]; then
+	step "test -race" race
+else
+	step "crash walk, end to end, chaos" proofs
+	step "test, whole" whole
+	step "test, short" short
+	step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
+	step "first workflow by curl" scripts/first-curl.sh
+fi
 totals=$("$tally/tally" -sum "$results")
 printf '\n%s\n' "$(head -n -1 <<<"$totals")"
 processor

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// checkSequential compares the list of tests that the fast suite runs without the race detector
+// checkSequential compares the list of tests that CI runs only without the race detector
 // (scripts/sequential.txt) with the existing tests. The script selects tests only by name, so no
 // two packages may have a listed test of the same name.
 func checkSequential(m *module, list string) (problems []string) {
