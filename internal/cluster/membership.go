@@ -73,6 +73,7 @@ type Membership struct {
 	owned    map[model.ShardID]bool // the shards of this node, according to the store
 	leaving  map[model.ShardID]bool // shards that the lanes are giving up
 	acquires bool                   // an acquire is in flight
+	missed   bool                   // a view showed further shards to acquire during that time
 	// stale: something has changed since the renewal in flight was sent, so its view will be
 	// outdated.
 	stale bool
@@ -239,10 +240,14 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 			case !m.acquires: // the answer to the acquire was lost
 				a.Acquire = append(a.Acquire, o.Shard)
 			}
-		case mine && !m.draining && !m.acquires && !m.owned[o.Shard]:
+		case mine && !m.draining && !m.owned[o.Shard]:
 			// Take the shard if it is free, or if the registration of its owner has ended.
 			if epoch, ok := registered[o.Node]; o.Node.IsZero() || !ok || epoch != o.Epoch {
-				a.Acquire = append(a.Acquire, o.Shard)
+				if m.acquires {
+					m.missed = true // possibly one that the acquire in flight has taken by now
+				} else {
+					a.Acquire = append(a.Acquire, o.Shard)
+				}
 			}
 		}
 	}
@@ -284,9 +289,15 @@ func (m *Membership) ApplyFence(node model.NodeID, done bool, err error) {
 	}
 }
 
-// ApplyAcquire applies the result of an acquire: the shards that are ours now.
+// ApplyAcquire applies the result of an acquire: the shards that are ours now. If further shards
+// have become free in the meantime, a renewal is due immediately. Their last owners give them up
+// one after the other, and requests for them wait until this node acquires them.
 func (m *Membership) ApplyAcquire(shards []store.AcquiredShard, err error) (a Actions) {
 	m.acquires = false
+	if m.missed && err == nil {
+		m.RenewNow()
+	}
+	m.missed = false
 	if err != nil {
 		if store.ClassOf(err) == store.Fenced {
 			m.lost = err

@@ -57,6 +57,13 @@ func acquiredShards(ids ...int) (ss []store.AcquiredShard) {
 	return ss
 }
 
+func shardInts(ids []model.ShardID) (ns []int) {
+	for _, id := range ids {
+		ns = append(ns, int(id))
+	}
+	return ns
+}
+
 func shardIDs(ids ...int) (ss []model.ShardID) {
 	for _, id := range ids {
 		ss = append(ss, model.ShardID(id))
@@ -181,11 +188,20 @@ func TestAcquiresFreeShards(t *testing.T) {
 	if !slices.Equal(m.OwnedShards(), mine[:1]) {
 		t.Errorf("owns %v, want %v", m.OwnedShards(), mine[:1])
 	}
+
+	// It takes the other free shards as soon as the acquire has ended, because requests for them
+	// wait.
 	owners := make([]int, n)
 	owners[mine[0]] = 1
-	m.RenewNow()
-	if a := renew(t, m, 3*s, view(3*s, members(1, 2), owners...)); !slices.Equal(a.Acquire, mine[1:]) {
+	if m.NextTick() > 2*s {
+		t.Errorf("the next renewal is at %s, although shards are free", m.NextTick())
+	}
+	if a := renew(t, m, 2*s, view(2*s, members(1, 2), owners...)); !slices.Equal(a.Acquire, mine[1:]) {
 		t.Errorf("then acquires %v, want the rest: %v", a.Acquire, mine[1:])
+	}
+	m.ApplyAcquire(acquiredShards(shardInts(mine[1:])...), nil)
+	if m.NextTick() <= 2*s {
+		t.Error("the node renews again, although no shard became free in the meantime")
 	}
 }
 

@@ -222,8 +222,9 @@ func (p *parts) end() {
 }
 
 // HandleLoss implements peerlink.Handler. Notes that were on their way are lost, so this node sends
-// the other node hints to look at the store.
+// the other node hints to look at the store. The other node may also be dead.
 func (h *linkHandler) HandleLoss(node model.NodeID) {
+	h.inc.suspect(node)
 	h.inc.hintMail(h.inc.toldShards.take(node))
 	if h.inc.crewHost != nil {
 		h.inc.crewHandler().LoseNode(node)

@@ -94,6 +94,9 @@ type Config struct {
 	Replies replies.Config
 
 	Clock storeclock.Config // when the engine follows a jump of the store's clock
+	// Gone reports whether a process has provably ended. The default is host.IsGone, which knows only
+	// processes of this machine. It must not have side effects.
+	Gone func(store.NodeInfo) bool
 	// Suspended returns how long the machine has been suspended in total; nil asks the operating
 	// system. Tests simulate a suspension with it.
 	Suspended func() time.Duration
@@ -107,6 +110,9 @@ func (c *Config) withDefaults() {
 	}
 	if c.Hints == nil {
 		c.Hints = notify.NoHub{}
+	}
+	if c.Gone == nil {
+		c.Gone = host.IsGone
 	}
 
 	if c.Weight == 0 {
@@ -494,7 +500,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
 		eng: e, self: self, epoch: reg.Epoch, wake: make(chan struct{}, 1),
 		lanes: make([]*laneShell, e.cfg.Lanes), owner: make([]atomic.Int32, e.cfg.Store.Info().Shards),
-		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.IsGone}, reg.Epoch, sent),
+		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: e.cfg.Gone}, reg.Epoch, sent),
 	}
 
 	// The end of the lease was computed with a clock that was wrong by far, so do not rely on it.

@@ -114,6 +114,9 @@ type ring struct {
 	nodes []*member
 	lan   *lan.LAN      // connects the nodes; nil if they use only the store
 	ahead time.Duration // how far the clocks of all nodes except the first are ahead
+	lease time.Duration // 0 for the default
+	// gone reports whether the process of a node has ended; nil for the answer of the kernel.
+	gone func(store.NodeInfo) bool
 }
 
 func newRing(t *testing.T) *ring {
@@ -124,7 +127,7 @@ func newRing(t *testing.T) *ring {
 func (r *ring) join(slots int, do func(m *member, c model.Claim) *model.TaskReport) *member {
 	r.t.Helper()
 	m := &member{done: make(chan error, 1)}
-	m.Engine = engine.New(engine.Config{Store: wire{r.st, &m.cut}, Hints: r.hints, Lanes: 2, Peers: r.listen()})
+	m.Engine = engine.New(engine.Config{Store: wire{r.st, &m.cut}, Hints: r.hints, Lanes: 2, Peers: r.listen(), LeaseTTL: r.lease, Gone: r.gone})
 	if len(r.nodes) > 0 {
 		m.SkewClock(r.ahead)
 	}
