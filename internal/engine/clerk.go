@@ -156,7 +156,7 @@ func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (firs
 	for first = true; ; first = false {
 		err := k.putRow(ctx, &row)
 		if err == nil {
-			k.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Mail, Shard: shard})
+			k.eng.MailHint(shard) // this node may have become the owner in the meantime
 			return first, nil
 		}
 		// The next attempt has the same id, so a repetition changes nothing.

@@ -525,6 +525,9 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(inc.laneIndex(g.Shard)) + 1)
 	}
+	// The lanes may already have read their mail, and until now this node did not know to whom it
+	// had to report a request that it has just stored (see MailHint). So the lanes read once more.
+	inc.mailWaits()
 	shards := make([]model.ShardID, len(got))
 	for i := range got {
 		shards[i] = got[i].Shard

@@ -110,7 +110,7 @@ type member struct {
 type ring struct {
 	t     *testing.T
 	st    store.Store
-	hints *notify.Local
+	hints notify.Hub
 	nodes []*member
 	lan   *lan.LAN      // connects the nodes; nil if they use only the store
 	ahead time.Duration // how far the clocks of all nodes except the first are ahead
