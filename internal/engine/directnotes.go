@@ -225,6 +225,7 @@ func (p *parts) end() {
 // the other node hints to look at the store.
 func (h *linkHandler) HandleLoss(node model.NodeID) {
 	h.inc.hintMail(h.inc.toldShards.take(node))
+	h.inc.eng.feed.Unsubscribe(node, 0)
 	if h.inc.crewHost != nil {
 		h.inc.crewHandler().LoseNode(node)
 	}

@@ -151,6 +151,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 	endCrew := inc.runCrew(inner)
 	if inc.links != nil {
 		wg.Go(func() { inc.links.Run(inner) })
+		wg.Go(func() { inc.followNodes(inner) })
 	}
 
 	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.handleHint(h) })
@@ -504,6 +505,12 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		inc.board.reunite(d)
 	}
 
+	shards := make([]model.ShardID, len(got))
+	for i := range got {
+		shards[i] = got[i].Shard
+	}
+	// Watchers learn of the move before the lanes can change anything in the shards.
+	inc.eng.feed.Claim(shards)
 	tenure := inc.tenure.Add(1)
 	if inc.links != nil {
 		inc.links.Mark(uint64(tenure))
@@ -525,15 +532,10 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(inc.laneIndex(g.Shard)) + 1)
 	}
-	shards := make([]model.ShardID, len(got))
-	for i := range got {
-		shards[i] = got[i].Shard
-	}
 	inc.moveClaims(shards, true)
 	if foreign {
 		inc.reunite()
 	}
-	inc.noteMove()
 	inc.eng.served.ring()
 	inc.eng.cfg.Log.Info("acquired shards", "count", len(got))
 	inc.eng.isReady.Do(func() { close(inc.eng.ready) })
@@ -564,7 +566,7 @@ func (inc *incarnation) handleFreed(shards []model.ShardID) {
 		inc.owner[s].Store(0)
 	}
 	inc.moveClaims(shards, false)
-	inc.eng.feed.SetPartial(true)
+	inc.eng.feed.Release(shards)
 	inc.post(func() {
 		inc.member.RemoveShards(shards)
 		inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})

@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/feed"
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
@@ -114,6 +115,10 @@ type ring struct {
 	nodes []*member
 	lan   *lan.LAN      // connects the nodes; nil if they use only the store
 	ahead time.Duration // how far the clocks of all nodes except the first are ahead
+	feed  feed.Config
+
+	mu   sync.Mutex
+	sent []model.Address // tasks that run has sent
 }
 
 func newRing(t *testing.T) *ring {
@@ -124,7 +129,7 @@ func newRing(t *testing.T) *ring {
 func (r *ring) join(slots int, do func(m *member, c model.Claim) *model.TaskReport) *member {
 	r.t.Helper()
 	m := &member{done: make(chan error, 1)}
-	m.Engine = engine.New(engine.Config{Store: wire{r.st, &m.cut}, Hints: r.hints, Lanes: 2, Peers: r.listen()})
+	m.Engine = engine.New(engine.Config{Store: wire{r.st, &m.cut}, Hints: r.hints, Lanes: 2, Peers: r.listen(), Feed: r.feed})
 	if len(r.nodes) > 0 {
 		m.SkewClock(r.ahead)
 	}
