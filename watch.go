@@ -29,7 +29,8 @@ import (
 //
 //   - "missed": the watch has missed changes, because the loop was too slow, the cursor was too
 //     old, or executions have moved between processes. Read the list again.
-//   - "partial": other processes own some executions, and the feed does not have their changes. A
+//   - "partial": the feed does not have the changes of some executions, because this process has no
+//     connection to the process that owns them, or because they are moving between processes. A
 //     change of the kind "complete" follows when the feed has all changes again.
 //
 // A slow loop does not slow down the engine or other watchers.

@@ -78,6 +78,7 @@ var limits = []struct{ row, file, code string }{
 	{"| bytes of these changes | 4 MiB |", "internal/engine/feed/hub.go", "DefaultBytes   = 4 << 20"},
 	{"| bytes of these changes, of all tenants | 64 MiB |", "internal/engine/feed/hub.go", "DefaultTotal   = 64 << 20"},
 	{"| how long changes are kept after the last watcher has left | 1 min |", "internal/engine/feed/hub.go", "DefaultLinger = time.Minute"},
+	{"| tenants that are watched on one process and followed at the others | 10,000 |", "internal/engine/feed/subscription.go", "MostTenants = 10_000"},
 	{"| types that a watch selects | 100 |", "internal/service/watch.go", "maxWatchedTypes = 100"},
 	{"| bytes of one request | 8 times the limit of an input, 16 MiB by default |", "internal/grpcapi/server.go", "payloadsPerMessage = 8"},
 	{"| bytes of one reply | 64 MiB |", "internal/grpcapi/server.go", "DefaultMaxReply = 64 << 20"},

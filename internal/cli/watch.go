@@ -41,33 +41,13 @@ var (
 // returns errWatched. page has the changes. It is nil in the first call, and whenever look must
 // read everything.
 //
-// The feed of the engine says when to look. A command that reads the store itself, while another
-// process owns it, has no feed. Such a command reads the store again at regular intervals instead.
+// The feed of the engine says when to look. While the feed lacks changes, follow also looks at
+// regular intervals. A command that reads the store itself, while another process owns it, has no
+// feed. Such a command only looks at regular intervals.
 func (o *options) follow(ctx context.Context, b api.Backend, r api.WatchRequest, look func(page *api.ChangePage) error) error {
 	r.Tenant = o.tenant
-	first := true
-	err := b.Watch(ctx, r, func(p api.ChangePage) error {
-		if p.Partial {
-			return errPartial
-		}
-		if p.Gap && !first {
-			fmt.Fprintln(o.Err, "Changes were missed: reading everything again.")
-		}
-
-		if first || p.Gap {
-			first = false
-			if err := look(nil); err != nil {
-				return err
-			}
-		}
-
-		if len(p.Changes) == 0 {
-			return nil
-		}
-		return look(&p)
-	})
-
-	if errors.Is(err, api.ErrNoFeed) || errors.Is(err, errPartial) {
+	err := (&followed{o: o, look: look}).run(ctx, b, r)
+	if errors.Is(err, api.ErrNoFeed) {
 		fmt.Fprintf(o.Err, "This process does not own the executions, so it reads them again every %s.\n", watchEvery)
 		err = poll(ctx, look)
 	}
@@ -75,6 +55,78 @@ func (o *options) follow(ctx context.Context, b api.Backend, r api.WatchRequest,
 		return nil // the user interrupted the command, or there is nothing left to watch
 	}
 	return err
+}
+
+// followed is a feed that a command follows.
+type followed struct {
+	o              *options
+	look           func(page *api.ChangePage) error
+	began, partial bool
+}
+
+// run takes pages until the feed ends or look returns an error.
+func (f *followed) run(ctx context.Context, b api.Backend, r api.WatchRequest) error {
+	ctx, cancel := context.WithCancel(ctx)
+	pages, ended := make(chan api.ChangePage), make(chan error, 1)
+	go func() {
+		ended <- b.Watch(ctx, r, func(p api.ChangePage) error {
+			select {
+			case pages <- p:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		close(ended)
+	}()
+	defer func() {
+		cancel()
+		for range ended { // the watch must not outlive the command
+			continue
+		}
+	}()
+
+	every := time.NewTicker(watchEvery)
+	defer every.Stop()
+	for {
+		var err error
+		select {
+		case p := <-pages:
+			err = f.take(&p)
+		case <-every.C:
+			if f.partial {
+				err = f.look(nil)
+			}
+		case err := <-ended:
+			return err
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// take takes a page.
+func (f *followed) take(p *api.ChangePage) error {
+	switch {
+	case p.Partial && !f.partial:
+		fmt.Fprintf(f.o.Err, "The server does not get all changes of the other servers, so the executions are read again every %s.\n", watchEvery)
+	case f.partial && !p.Partial:
+		fmt.Fprintln(f.o.Err, "The server gets all changes again.")
+	case p.Gap && f.began:
+		fmt.Fprintln(f.o.Err, "Changes were missed: reading everything again.")
+	}
+
+	if !f.began || p.Gap || f.partial != p.Partial {
+		f.began, f.partial = true, p.Partial
+		if err := f.look(nil); err != nil {
+			return err
+		}
+	}
+	if len(p.Changes) == 0 {
+		return nil
+	}
+	return f.look(p)
 }
 
 // poll calls look again and again.
@@ -108,8 +160,8 @@ func newWatch(o *options) *cobra.Command {
 		Use: "watch", Short: "Print changes as they happen",
 		Long: `Print changes as they happen: of executions, tasks, entities, workers and settings, without inputs and outputs. The command ends when you interrupt it.
 
-The process that owns the executions has the changes: a server, or a program that has a file open. If the command reads a PostgreSQL database itself, it prints
-only executions, and reads them again every second.`,
+The changes come from a server, which has the changes of its whole cluster, or from the command itself if it has opened a file. If the command reads a
+PostgreSQL database itself, it prints only executions, and reads them again every second.`,
 		Example: `  perdure watch
   perdure watch --class task --class setting -o json
   perdure watch --workflow order --key o-42`,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/feed"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/storeclock"
 	"github.com/perdure/perdure/internal/fault"
@@ -14,7 +15,7 @@ import (
 
 // newLife returns an incarnation with or without a lease.
 func newLife(serving bool) *incarnation {
-	inc := &incarnation{eng: &Engine{clock: newClock(storeclock.Config{}, nil), layout: model.NewLayout(1, nil)}}
+	inc := &incarnation{eng: &Engine{clock: newClock(storeclock.Config{}, nil), layout: model.NewLayout(1, nil), feed: feed.New(feed.Config{})}}
 	if serving {
 		inc.validUntil.Store(int64(time.Hour))
 	}

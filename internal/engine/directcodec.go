@@ -7,6 +7,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/feed"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -23,6 +24,7 @@ const (
 	askBrief                    // deliver a call that runs at most once
 	askAwait                    // answer when an execution has ended
 	askItems                    // take or send items of a stream
+	askFeed                     // answer when there are changes that the sender wants
 )
 
 // ask is a request to the owner of an address.
@@ -40,6 +42,8 @@ type ask struct {
 	// Take or Send is the request of askItems.
 	Take *model.ItemsTake `cbor:"7,keyasint,omitempty"`
 	Send *model.ItemsSend `cbor:"8,keyasint,omitempty"`
+	// Feed is the request of askFeed.
+	Feed *feed.Demand `cbor:"9,keyasint,omitempty"`
 
 	message *model.Message
 }
@@ -78,7 +82,7 @@ func decodeAsk(body []byte) (q ask, err error) {
 	if err := linkDecoding.Unmarshal(body, &q); err != nil {
 		return q, fault.New(fault.Invalid, "read a request of another node: %w", err)
 	}
-	if q.Kind < askSend || q.Kind > askItems {
+	if q.Kind < askSend || q.Kind > askFeed {
 		return q, fault.New(fault.Invalid, "a request of kind %d, which this build does not know", q.Kind)
 	}
 	switch {
@@ -86,7 +90,9 @@ func decodeAsk(body []byte) (q ask, err error) {
 		return q, nil
 	case q.Kind == askItems && (q.Take == nil) == (q.Send == nil):
 		return q, fault.New(fault.Invalid, "a request for a stream that neither takes nor sends")
-	case q.Kind == askItems:
+	case q.Kind == askFeed && q.Feed == nil:
+		return q, fault.New(fault.Invalid, "a request for changes that does not say which")
+	case q.Kind == askItems, q.Kind == askFeed:
 		return q, nil
 	}
 	m, err := model.DecodeMessage(q.Message)
@@ -111,6 +117,8 @@ type told struct {
 	At      model.Time   `cbor:"7,keyasint,omitempty"`
 	Outcome []byte       `cbor:"8,keyasint,omitempty"`
 	Err     *toldError   `cbor:"9,keyasint,omitempty"`
+	// Changes is the answer to askFeed.
+	Changes *feed.Portion `cbor:"10,keyasint,omitempty"`
 }
 
 // toldError is an error of the owner.

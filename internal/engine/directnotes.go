@@ -226,6 +226,7 @@ func (p *parts) end() {
 func (h *linkHandler) HandleLoss(node model.NodeID) {
 	h.inc.suspect(node)
 	h.inc.hintMail(h.inc.toldShards.take(node))
+	h.inc.eng.feed.Unsubscribe(node, 0)
 	if h.inc.crewHost != nil {
 		h.inc.crewHandler().LoseNode(node)
 	}

@@ -78,6 +78,12 @@ func (h *linkHandler) HandleRequest(ctx context.Context, r *peerlink.Request, ta
 		return
 	}
 
+	if q.Kind == askFeed {
+		h.serveFeed(r, q.Feed)
+		taken()
+		return
+	}
+
 	shard := h.inc.shardOf(q.to())
 	s := h.inc.lane(shard)
 	if s == nil && q.message != nil && q.message.Kind == model.MessageWrite {
@@ -208,5 +214,6 @@ func (inc *incarnation) linkWith(v *store.View) {
 			peers = append(peers, peerlink.Peer{Node: m.ID, Address: m.LinkAddress, Fingerprint: m.LinkKey})
 		}
 	}
+	inc.setFeedPeers(peers)
 	inc.links.SetPeers(peers)
 }

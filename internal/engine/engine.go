@@ -295,7 +295,7 @@ func New(cfg Config) *Engine {
 	e.others.homes = e.trouble.Source("doing", "look for remote workers")
 	e.names = newNames(e)
 	e.clerk = newClerk(e)
-	cfg.Feed.Now = e.clock.mono
+	cfg.Feed.Now, cfg.Feed.Shards, cfg.Feed.Shard = e.clock.mono, info.Shards, e.layout.Shard
 	e.feed = feed.New(cfg.Feed)
 	if cfg.Series {
 		e.series, e.levels = series.New(e.clock.now()), series.NewSampler()
@@ -391,7 +391,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.flow.Equip(inc.participant)
 		inc.board.adopt()
 		err = inc.run(ctx)
-		e.feed.SetPartial(true)
+		e.feed.Leave()
 		e.inc.CompareAndSwap(inc, nil)
 		if store.Final(err) {
 			return e.fail(err)

@@ -15,3 +15,12 @@ func (e *Engine) SkewClock(ahead time.Duration) {
 	c.keeper = storeclock.New(c.cfg, c.mono(), model.TimeOf(time.Now().Add(ahead)))
 	c.publish(new(face))
 }
+
+// Owns reports whether the node owns the shard of an address.
+func (e *Engine) Owns(a model.Address) bool {
+	inc := e.current()
+	return inc != nil && inc.lane(inc.shardOf(a)) != nil
+}
+
+// WantsChanges reports whether the lanes of the node have to say what they change.
+func (e *Engine) WantsChanges() bool { return e.feed.On() }

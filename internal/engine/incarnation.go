@@ -151,6 +151,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 	endCrew := inc.runCrew(inner)
 	if inc.links != nil {
 		wg.Go(func() { inc.links.Run(inner) })
+		wg.Go(func() { inc.followNodes(inner) })
 	}
 
 	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.handleHint(h) })
@@ -504,6 +505,12 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 		inc.board.reunite(d)
 	}
 
+	shards := make([]model.ShardID, len(got))
+	for i := range got {
+		shards[i] = got[i].Shard
+	}
+	// Watchers learn of the move before the lanes can change anything in the shards.
+	inc.eng.feed.Claim(shards)
 	tenure := inc.tenure.Add(1)
 	if inc.links != nil {
 		inc.links.Mark(uint64(tenure))
@@ -528,15 +535,10 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	// The lanes may already have read their mail, and until now this node did not know to whom it
 	// had to report a request that it has just stored (see MailHint). So the lanes read once more.
 	inc.mailWaits()
-	shards := make([]model.ShardID, len(got))
-	for i := range got {
-		shards[i] = got[i].Shard
-	}
 	inc.moveClaims(shards, true)
 	if foreign {
 		inc.reunite()
 	}
-	inc.noteMove()
 	inc.eng.served.ring()
 	inc.eng.cfg.Log.Info("acquired shards", "count", len(got))
 	inc.eng.isReady.Do(func() { close(inc.eng.ready) })
@@ -567,7 +569,7 @@ func (inc *incarnation) handleFreed(shards []model.ShardID) {
 		inc.owner[s].Store(0)
 	}
 	inc.moveClaims(shards, false)
-	inc.eng.feed.SetPartial(true)
+	inc.eng.feed.Release(shards)
 	inc.post(func() {
 		inc.member.RemoveShards(shards)
 		inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})

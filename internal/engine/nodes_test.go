@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/feed"
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
@@ -117,6 +118,10 @@ type ring struct {
 	lease time.Duration // 0 for the default
 	// gone reports whether the process of a node has ended; nil for the answer of the kernel.
 	gone func(store.NodeInfo) bool
+	feed feed.Config
+
+	mu   sync.Mutex
+	sent []model.Address // tasks that run has sent
 }
 
 func newRing(t *testing.T) *ring {
@@ -127,7 +132,9 @@ func newRing(t *testing.T) *ring {
 func (r *ring) join(slots int, do func(m *member, c model.Claim) *model.TaskReport) *member {
 	r.t.Helper()
 	m := &member{done: make(chan error, 1)}
-	m.Engine = engine.New(engine.Config{Store: wire{r.st, &m.cut}, Hints: r.hints, Lanes: 2, Peers: r.listen(), LeaseTTL: r.lease, Gone: r.gone})
+	m.Engine = engine.New(engine.Config{
+		Store: wire{r.st, &m.cut}, Hints: r.hints, Lanes: 2, Peers: r.listen(), LeaseTTL: r.lease, Gone: r.gone, Feed: r.feed,
+	})
 	if len(r.nodes) > 0 {
 		m.SkewClock(r.ahead)
 	}

@@ -12,6 +12,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
+// settleTime is how long the first page of a watch waits for the other nodes to send their changes.
+// Without the wait, almost every watch in a cluster would begin with a feed that is partial.
+const settleTime = time.Second
+
 // Watch calls take with pages of changes of a tenant until ctx ends, take returns an error or the
 // engine ends. See api.Feed.
 //
@@ -22,6 +26,7 @@ func (e *Engine) Watch(ctx context.Context, tenant string, filter model.ChangeFi
 		return err
 	}
 	defer w.Close()
+	w.Settle(ctx, settleTime)
 
 	for {
 		page, err := w.Next(ctx)
@@ -55,17 +60,6 @@ func (e *Engine) pauseWatch(ctx context.Context) error {
 	case <-ctx.Done():
 		return fault.New(fault.KindOf(ctx.Err()), "watch: %w", context.Cause(ctx))
 	}
-}
-
-// noteMove tells watchers that this node has acquired shards. Their last owner may have changed
-// something that no watcher of this node has seen.
-func (inc *incarnation) noteMove() {
-	partial := false
-	for s := range inc.owner {
-		partial = partial || inc.owner[s].Load() == 0
-	}
-	inc.eng.feed.Miss()
-	inc.eng.feed.SetPartial(partial)
 }
 
 // noteMembers tells watchers which code live processes have started or stopped offering. The view

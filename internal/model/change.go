@@ -51,28 +51,36 @@ const (
 	ChangeLeft    ChangeKind = "left"
 )
 
-// Change is something that has become durable, for callers that watch. It has no payload.
+// Change is something that has become durable, for callers that watch. It has no payload. Nodes
+// send each other the changes of executions, tasks and entities, so the numbers of the fields must
+// not change.
 type Change struct {
-	Class ChangeClass
-	Kind  ChangeKind
+	Class ChangeClass `cbor:"1,keyasint"`
+	Kind  ChangeKind  `cbor:"2,keyasint"`
 	// Address is the address of the execution, the task or the entity. A task of a workflow has the
 	// address of that workflow's execution. The address of a worker or a setting has only the
 	// tenant.
-	Address Address
-	Run     RunID
+	Address Address `cbor:"3,keyasint"`
+	Run     RunID   `cbor:"4,keyasint,omitzero"`
 	// Task is the step of a task. Name is the activity of a task, the name of a worker, or the name
 	// of a setting.
-	Task, Name string
+	Task string `cbor:"5,keyasint,omitempty"`
+	Name string `cbor:"6,keyasint,omitempty"`
 	// Of is the kind of a setting, or the type of code of a worker.
-	Of    string
-	Queue string // queue of a task; empty if the change does not name it
-	// Status is the status of the run after the change; zero if the change is not about a run.
-	Status Status
-	Reason ReasonCode // why the run waits or is blocked
-	Locked bool       // for an entity: a section holds its lock
-	Seq    int64      // position of the last event of the run; 0 if the change does not name it
-	Node   NodeID     // node of a worker
-	At     Time
+	Of string `cbor:"7,keyasint,omitempty"`
+	// Queue is the queue of a task. It is empty if the change does not name it.
+	Queue string `cbor:"8,keyasint,omitempty"`
+	// Status is the status of the run after the change. It is zero if the change is not about a
+	// run.
+	Status Status `cbor:"9,keyasint,omitempty"`
+	// Reason says why the run waits or is blocked.
+	Reason ReasonCode `cbor:"10,keyasint,omitempty"`
+	// Locked says that a section holds the lock of an entity.
+	Locked bool `cbor:"11,keyasint,omitempty"`
+	// Seq is the position of the last event of the run. It is 0 if the change does not name it.
+	Seq  int64  `cbor:"12,keyasint,omitempty"`
+	Node NodeID `cbor:"-"` // node of a worker
+	At   Time   `cbor:"13,keyasint,omitempty"`
 }
 
 // Size estimates the bytes that the change takes in memory.
@@ -143,7 +151,7 @@ type ChangePage struct {
 	// Gap says that the watcher has missed changes before this page. It must read its lists again,
 	// and can then continue with the changes that follow.
 	Gap bool
-	// Partial says that other processes own executions and entities. The feed does not have their
-	// changes.
+	// Partial says that the feed lacks the changes of some executions and entities. Another process
+	// may own them, and this node does not get the changes of that process.
 	Partial bool
 }

@@ -36,7 +36,7 @@ func newDesk(t *testing.T, change ...func(*feed.Config)) *desk {
 		f(&cfg)
 	}
 	d.Hub = feed.New(cfg)
-	d.SetPartial(false)
+	d.Claim([]model.ShardID{0})
 	return d
 }
 
@@ -254,7 +254,7 @@ func TestQueuesOfTasks(t *testing.T) {
 	want("mail", task(2, "0", model.ChangeClaimed, ""))
 	want("mail ", task(3, "new", model.ChangeScheduled, "mail"), task(2, "0", model.ChangeClaimed, ""))
 	want("mail", task(3, "new", model.ChangeClaimed, ""))
-	d.Miss()
+	d.Claim([]model.ShardID{0})
 	d.want(w, "gap")
 	want("", task(3, "new", model.ChangeClaimed, ""))
 }
@@ -366,16 +366,16 @@ func TestMovedShards(t *testing.T) {
 	w := d.watch("a", "")
 	cursor := d.want(w, "")
 	d.Publish(changes("a", "1"))
-	d.Miss()
+	d.Claim([]model.ShardID{0})
 	d.want(w, "gap")
 	d.want(d.watch("a", cursor), "gap")
 	d.quiet(w)
-	d.SetPartial(true)
-	d.SetPartial(true)
+	d.Release([]model.ShardID{0})
+	d.Release([]model.ShardID{0})
 	d.want(w, "partial")
 	d.quiet(w)
-	d.SetPartial(false)
-	d.want(w, "")
+	d.Claim([]model.ShardID{0})
+	d.want(w, "gap")
 }
 
 // A watcher whose filter selects nothing still gets a page now and then, so that its cursor does

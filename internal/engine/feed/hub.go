@@ -27,13 +27,20 @@ const (
 	DefaultLinger = time.Minute
 )
 
-// Config configures a hub. A zero field selects its default, which is a constant above.
+// Config configures a hub. A zero field selects its default, which is a constant above. Changes and
+// Bytes also bound what the hub keeps for another node that has subscribed here, and Total bounds
+// what it keeps for all of them together.
 type Config struct {
 	Watchers, TenantWatchers int
 	Changes, Bytes, Total    int
 	Linger                   time.Duration
-	// Tap, if set, gets every change of every tenant, in the order of the feed; one call at a time.
-	// It must not block, and must not keep the slice.
+	// Shards is the number of shards of the store. The default is 1. Shard returns the shard of an
+	// address. The default returns shard 0.
+	Shards int
+	Shard  func(model.Address) model.ShardID
+	// Tap, if set, gets every change of every tenant that this node publishes, in the order of the
+	// feed; one call at a time. It gets no changes of other nodes. It must not block, and must not
+	// keep the slice.
 	Tap func(changes []model.Change)
 	// Now returns a time that never goes back. It must be set.
 	Now func() time.Duration
@@ -50,6 +57,10 @@ func (c *Config) withDefaults() {
 	set(&c.Changes, DefaultChanges)
 	set(&c.Bytes, DefaultBytes)
 	set(&c.Total, DefaultTotal)
+	set(&c.Shards, 1)
+	if c.Shard == nil {
+		c.Shard = func(model.Address) model.ShardID { return 0 }
+	}
 	if c.Linger == 0 {
 		c.Linger = DefaultLinger
 	}
@@ -59,27 +70,42 @@ func (c *Config) withDefaults() {
 // Watcher.Next waits.
 type Hub struct {
 	cfg Config
-	on  atomic.Bool // there is a topic
+	on  atomic.Bool // there is a topic or a subscription
 
 	mu       sync.RWMutex
 	topics   map[string]*topic // by tenant
 	watchers int
 	sweepAt  time.Duration // when Publish looks for tenants to drop
-	partial  bool          // other processes own shards
 	closed   chan struct{} // closed when the node has stopped
+
+	// What this node gets from other nodes.
+	origins *origins
+	inlets  map[model.NodeID]*Inlet
+	version int64         // counts how often the set of topics has changed
+	changed chan struct{} // closed when the topics or the nodes change
+	// What other nodes get from this node.
+	subscriptions map[model.NodeID]*subscription
+	byTenant      map[string][]*subscription
 }
 
 // New returns a hub of a node that owns no shard yet.
 func New(cfg Config) *Hub {
 	cfg.withDefaults()
-	return &Hub{cfg: cfg, topics: map[string]*topic{}, partial: true, closed: make(chan struct{})}
+	return &Hub{
+		cfg: cfg, topics: map[string]*topic{}, closed: make(chan struct{}), origins: newOrigins(cfg.Shards), inlets: map[model.NodeID]*Inlet{},
+		changed: make(chan struct{}), subscriptions: map[model.NodeID]*subscription{}, byTenant: map[string][]*subscription{},
+	}
 }
 
 // On reports whether any changes are wanted. It costs one atomic load.
 func (h *Hub) On() bool { return h.cfg.Tap != nil || h.on.Load() }
 
-// Publish adds changes that are durable, in order. It never waits for a watcher.
-func (h *Hub) Publish(changes []model.Change) {
+// Publish adds changes of this node that are durable, in order. It never waits for a watcher or for
+// another node.
+func (h *Hub) Publish(changes []model.Change) { wake(h.publish(changes)) }
+
+// publish adds changes, and returns the nodes to wake.
+func (h *Hub) publish(changes []model.Change) (ready []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.cfg.Tap != nil {
@@ -102,33 +128,14 @@ func (h *Hub) Publish(changes []model.Change) {
 			t.ring()
 		}
 	}
+	if len(h.subscriptions) == 0 {
+		return nil
+	}
+	return h.forward(changes)
 }
 
 // share returns the bytes that the buffer of a tenant may have. The caller must hold the lock.
 func (h *Hub) share() int { return min(h.cfg.Bytes, h.cfg.Total/max(len(h.topics), 1)) }
-
-// Miss tells all watchers that changes may have happened that the node has not seen.
-func (h *Hub) Miss() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, t := range h.topics {
-		t.skip()
-		t.ring()
-	}
-}
-
-// SetPartial notes whether other processes own shards, whose changes are not in the feed.
-func (h *Hub) SetPartial(partial bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.partial == partial {
-		return
-	}
-	h.partial = partial
-	for _, t := range h.topics {
-		t.ring()
-	}
-}
 
 // Close ends all watchers.
 func (h *Hub) Close() {
@@ -158,12 +165,13 @@ func (h *Hub) Watch(tenant string, filter model.ChangeFilter, cursor string) (*W
 	t := h.topics[tenant]
 	switch {
 	case t == nil:
-		t = &topic{id: newTopicID(), first: 1, next: 1, rung: make(chan struct{})}
+		t = &topic{id: newTopicID(), tenant: tenant, first: 1, next: 1, rung: make(chan struct{})}
 		h.topics[tenant] = t
 		h.on.Store(true)
 		for _, other := range h.topics {
 			other.trim(h.cfg.Changes, h.share())
 		}
+		h.changeTenants()
 	case t.watchers >= h.cfg.TenantWatchers:
 		return nil, fault.New(fault.Exhausted, "watch: the tenant has %d watchers on this node, which is the limit", t.watchers)
 	}
@@ -173,6 +181,7 @@ func (h *Hub) Watch(tenant string, filter model.ChangeFilter, cursor string) (*W
 	w := &Watcher{hub: h, topic: t, filter: filter, next: t.next, fresh: true}
 	switch {
 	case cursor == "":
+		w.begins = true
 	case at.topic == t.id && at.next <= t.next:
 		w.next = at.next // if the position is too old, the first page says so
 	default:
@@ -207,16 +216,25 @@ func (h *Hub) leave(t *topic) {
 	}
 }
 
-// sweep drops the changes of tenants that have had no watcher for a while. The caller must hold the
-// lock.
+// sweep drops the changes of tenants that have had no watcher for a while, and the subscriptions of
+// nodes that have asked for nothing for a while. The caller must hold the lock.
 func (h *Hub) sweep(now time.Duration) {
 	h.sweepAt = now + h.cfg.Linger/16
+	before := len(h.topics)
 	for tenant, t := range h.topics {
 		if t.watchers == 0 && now-t.since >= h.cfg.Linger {
 			delete(h.topics, tenant)
 		}
 	}
-	h.on.Store(len(h.topics) > 0)
+	if len(h.topics) < before {
+		h.changeTenants()
+	}
+	for node, s := range h.subscriptions {
+		if s.demander == nil && now-s.heard >= silence {
+			h.end(node)
+		}
+	}
+	h.on.Store(len(h.topics)+len(h.subscriptions) > 0)
 }
 
 // newTopicID draws the id of a topic. Cursors contain it, so that the hub recognises a cursor of

@@ -9,7 +9,8 @@ import (
 // topic has the recent changes of one tenant. The lock of the hub protects it. Watchers only read,
 // so they share the lock.
 type topic struct {
-	id uint64
+	id     uint64
+	tenant string
 	// kept[from:] are the changes at the positions first to next-1.
 	kept        []model.Change
 	from        int

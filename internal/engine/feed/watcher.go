@@ -30,7 +30,8 @@ type Watcher struct {
 	next   int64 // the position to read next
 	gap    bool  // changes were missed
 	fresh  bool  // the watcher has had no page yet
-	// partial is what the last page said about other processes that own shards.
+	begins bool  // the watcher has no cursor of an earlier watch
+	// partial is what the last page said about changes that the feed lacks.
 	partial bool
 	closing sync.Once
 }
@@ -61,7 +62,9 @@ func (w *Watcher) look() (page model.ChangePage, ok bool, news <-chan struct{}) 
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if w.next < t.first {
-		w.gap = true
+		// A caller that has had no page yet reads its lists after the first page anyway.
+		w.gap = !w.fresh || !w.begins
+		w.next = t.next
 	}
 	if w.gap {
 		w.next = t.next // the caller reads its lists again, which contain all earlier changes
@@ -77,7 +80,7 @@ func (w *Watcher) look() (page model.ChangePage, ok bool, news <-chan struct{}) 
 		}
 	}
 
-	page.Gap, page.Partial = w.gap, h.partial
+	page.Gap, page.Partial = w.gap, h.origins.lacks(t.tenant)
 	if len(page.Changes) == 0 && !page.Gap && !w.fresh && page.Partial == w.partial && w.next-begin < pageScan {
 		return page, false, t.rung
 	}
