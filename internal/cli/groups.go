@@ -63,7 +63,7 @@ func splitList(text string) (names []string) {
 	return names
 }
 
-// countGroups returns the groups, ordered by the numbers of their shards.
+// countGroups returns the groups in the order of the ids of their shards.
 func countGroups(nodes []api.NodeInfo, shards []api.ShardInfo) []groupShape {
 	groups := []groupShape{}
 	for i := range shards {

@@ -80,8 +80,8 @@ func (inc *incarnation) note(to model.NodeID, kind noteKind, v any) bool {
 }
 
 // route passes on messages for shards of other lanes or nodes. The messages are also in the store.
-// The receiving shard notes there up to which message it has read, so a message that is lost here
-// only arrives later.
+// The receiving shard records in the store which message it has read last, so a message that is
+// lost here arrives later.
 func (inc *incarnation) route(rows []store.MessageRow) {
 	var abroad map[model.NodeID][]notedMessage
 	for _, row := range rows {
@@ -177,7 +177,7 @@ func (h *linkHandler) takeMessages(ctx context.Context, rows []notedMessage, par
 		}
 		m, err := model.DecodeMessage(rows[i].Body)
 		if err != nil {
-			h.inc.mailWaits() // the lane handles a message that it cannot read
+			h.inc.mailWaits() // the lane finds the message in the store, and sets it aside there
 			return err
 		}
 		byLane[s] = append(byLane[s], store.MessageRow{To: rows[i].To, From: rows[i].From, Seq: rows[i].Seq, Message: m})

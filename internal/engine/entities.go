@@ -174,7 +174,7 @@ func (e *Engine) Call(ctx context.Context, m *model.Message, view bool) (model.A
 
 		switch {
 		case !errors.Is(err, lane.ErrNotOwner) && (inc == nil || !inc.isServing()) && err == nil:
-			return model.Answer{}, lane.ErrInterrupted // the new owner does not have this call
+			return model.Answer{}, lane.ErrInterrupted // another node may own the entity by now, and it knows nothing of the call
 		case !errors.Is(err, lane.ErrNotOwner):
 			return a.Answer, err
 		case e.cfg.Store.Info().Shared:

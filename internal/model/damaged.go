@@ -12,7 +12,7 @@ import (
 // wrote it.
 var ErrNewer = errors.New("a newer version of Perdure has written it")
 
-// Damaged is the stored body of a message that this build cannot read, byte for byte. The store
+// Damaged has the unchanged stored body of a message that this build cannot read. The store
 // returns Damaged in place of the message, so that the owner can set the body aside and continue
 // with the next messages. A store writes Raw as the body of such a message.
 type Damaged struct {

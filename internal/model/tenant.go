@@ -1,11 +1,11 @@
 package model
 
-// DefaultTenant is the only tenant of an embedded node. Only the packages that open a node name it:
-// everything else takes the tenant from its caller.
+// DefaultTenant is the only tenant of an embedded node. Only the packages that open a node use this
+// constant. All other code takes the tenant from its caller.
 const DefaultTenant = "default"
 
-// EveryTenant means all tenants in the offer of a worker of the engine itself. It is not the name
-// of a tenant, so no client can offer it.
+// EveryTenant is what a worker of the engine itself offers instead of a tenant, to say that it
+// serves all tenants. It is not the name of a tenant, so no client can offer it.
 const EveryTenant = "*"
 
 // MaxTenant is the longest name of a tenant, in bytes.

@@ -34,8 +34,8 @@ type ask struct {
 	// record of it
 	pending *model.Command
 
-	// Small fields stand together to save memory, because every step allocates an ask. With 8 bytes
-	// more, an ask would need an eighth more memory.
+	// Small fields stand together to save memory, because every step allocates an ask. Eight more
+	// bytes would move an ask to the next size class of the allocator, which is an eighth larger.
 	kind       askKind
 	state      stepState
 	cancelable bool // a cancel request ends the wait of caller
@@ -66,7 +66,7 @@ type ask struct {
 	// Guarded by the mutex of the run.
 	body    *StepContext // context of the running attempt
 	hurried error        // why the code gave up on a step that settles; see settle.go
-	kept    *keptAttempt // gets the outcome, because the run was lost with its owner
+	kept    *keptAttempt // set if the owner of the run was lost: then it gets the outcome of the body
 }
 
 // stepState is how far a step has come in this activation.

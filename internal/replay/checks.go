@@ -15,8 +15,8 @@ import (
 type Checks struct {
 	// Twice makes the worker execute the code twice, from its first line, up to every point where
 	// the code can only wait or begin a step. If the code asks for different things the second
-	// time, the worker blocks the run before anything takes effect. Waiting runs do not stay in
-	// memory.
+	// time, the worker blocks the run before anything takes effect. The worker also removes
+	// waiting runs from memory, so that each of them is replayed when it continues.
 	Twice bool
 	// Found receives every mistake, from any goroutine. It must not block.
 	Found func(Mistake)
@@ -78,9 +78,9 @@ type twin struct {
 	asks map[string]*ask
 }
 
-// doubtful reports whether the code must be executed again before its requests take effect. That
-// needs a new machine. The old machine can be thrown away only if none of its reports is in flight
-// and it has no unreported outcomes.
+// doubtful reports whether the code must be executed again, on a new machine, before its requests
+// take effect. It returns false while a report is in flight or an outcome is unreported, because the
+// old machine cannot be thrown away before.
 func (m *machine) doubtful() bool {
 	return m.unproven() && m.quiet() && !slices.ContainsFunc(m.commands, func(c model.Command) bool {
 		return c.Kind == model.CommandRecord || c.Kind == model.CommandRetry
@@ -94,8 +94,8 @@ func (m *machine) unproven() bool {
 }
 
 // prove compares what the code asks for with what it asked for the first time. If this is the first
-// time, prove starts the second execution. It reports false when the caller no longer has the
-// baton.
+// time, prove starts the second execution and returns false. After that the caller must not touch
+// the machine, because another goroutine may use it.
 func (m *machine) prove() bool {
 	t := m.twin
 	m.twin = nil

@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Owner leases the permits and tokens of one resource to places. The caller must send the messages
-// that the methods return together with the commit that stores the owner. They are valid until the
-// next call.
+// Owner leases the permits and tokens of one resource to places. Its methods return
+// messages, which are valid until the next call. The caller must send them together with the commit
+// that stores the owner.
 type Owner struct {
 	numbers Numbers
 	leases  []lease // sorted by place
@@ -96,8 +96,8 @@ func (o *Owner) Configure(now model.Time, n Numbers) []Send {
 	return o.settle(now)
 }
 
-// Tick decides which places get permits and tokens. The caller calls it at Next, when tokens have
-// accrued, and after Note.
+// Tick decides which places get permits and tokens. The caller calls it after Note, and
+// at the time that Next returns, because tokens have accrued by then.
 func (o *Owner) Tick(now model.Time) []Send { return o.settle(now) }
 
 // Next returns when the next token can be leased to a place that wants one; zero for never.
@@ -290,8 +290,8 @@ func (o *Owner) cut() {
 	}
 }
 
-// most returns the place with the highest count. It ignores the place that the parameter but names.
-// It returns nil when all counts are zero.
+// most returns the place with the highest count, apart from one place that it ignores. It returns
+// nil when all counts are zero.
 func (o *Owner) most(but *lease, of func(*lease) int) (most *lease) {
 	best := 0
 	for i := range o.leases {

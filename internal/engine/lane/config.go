@@ -66,8 +66,9 @@ type Config struct {
 	MaxBacklog int
 	// PerKey bounds the inputs of one address in a batch. Default 64.
 	PerKey int
-	// MaxWait is how long the first request for an address may wait. Default 5 s. After that, the
-	// lane refuses further requests if more than PerKey requests wait.
+	// MaxWait decides when the lane refuses new requests for an address. If the oldest request for
+	// the address has waited for longer, the lane refuses new ones as soon as more than PerKey
+	// requests wait. Default 5 s.
 	MaxWait time.Duration
 	// MaxLoads bounds the reads in flight. Default 64.
 	MaxLoads int
@@ -85,8 +86,9 @@ type Config struct {
 	// QuarantineFor is how long an address stays quarantined before the lane tries it again.
 	// Default 1 min.
 	QuarantineFor time.Duration
-	// MaxPutOff is how many messages a lane puts off within QuarantineFor. Default 1,000. Further
-	// messages wait longer: by one more QuarantineFor for each MaxPutOff messages.
+	// MaxPutOff is how many messages a lane puts off within QuarantineFor. Default 1,000. If there
+	// are more, the first MaxPutOff messages wait for QuarantineFor, the next ones for twice as
+	// long, and so on.
 	MaxPutOff int
 	// Retention is how long the lane keeps closed runs that have no retention time of their own. At
 	// 0 it removes no run.
@@ -94,8 +96,8 @@ type Config struct {
 	// TenantRetention replaces Retention for the tenants that it names. Lane.Retain changes it.
 	TenantRetention map[string]time.Duration
 	// RetainEvery is the time between two searches for runs to remove. Default 1 min. Each lane
-	// shortens this time by a part of its own, of up to a half, so that not all lanes search at the
-	// same time.
+	// subtracts a different fraction of this time, at most half of it, so that not all lanes search
+	// at the same time.
 	RetainEvery time.Duration
 }
 

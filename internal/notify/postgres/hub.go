@@ -168,7 +168,7 @@ func (h *Hub) send() {
 		if err == nil {
 			h.sending.OK()
 			pause = firstPause
-			h.sleep(h.cfg.Gap) // collect the hints of this time
+			h.sleep(h.cfg.Gap) // more hints arrive, and the next message has them all
 			continue
 		}
 

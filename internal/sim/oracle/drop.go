@@ -10,8 +10,8 @@ import (
 
 // In some seeds operators drop or skip signals that the code has not taken. A skipped signal moves
 // behind all other signals. Rule I11 says: a signal is dropped at most once, only on the order of
-// an operator, and only if the code has not taken it. The code never takes a dropped signal. The
-// simulator does not change histories in these seeds.
+// an operator, and only if the code has not taken it. The code never takes a dropped signal. In
+// these seeds the simulator makes no other changes to histories, such as resets.
 
 // Unread returns the signals of a run that its code has not taken and no operator has dropped.
 func (r *Run) Unread() (list []model.Event) {

@@ -66,7 +66,7 @@ type Block struct {
 	bit      uint8 // the bit of the promise
 	version  bool  // a note that marks a version
 	remark   bool  // a note that the engine only stores; otherwise it sets state
-	Named    bool  // a signal with a request id, sent once by all runs of an execution
+	Named    bool  // a signal whose request id is the same in all runs of an execution
 	Slow     bool  // a call that its receiver answers late
 	Target   model.Address
 	Program  int // the program of the child

@@ -99,7 +99,8 @@ func (s *Store) LoadCursors(ctx context.Context, pairs []store.Channel) (out []s
 	return out, nil
 }
 
-// AdvanceCursors raises copies of cursors whose receivers belong to another part.
+// AdvanceCursors moves this part's copies of cursors forward. The originals belong to receiving
+// shards of another part.
 func (s *Store) AdvanceCursors(ctx context.Context, cursors []store.ChannelCursor) error {
 	const op = "advance cursors"
 	defer s.mu.Unlock()
