@@ -12,12 +12,16 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// ledger is a file with one line for each body of a step or a task that has run. A second file has
-// one line for each reply that a client got.
+// ledger is a file with one line for each body of a step or a task that has run. A second file says
+// when and in which process it ran, and a third one has one line for each reply that a client got.
 type ledger struct{ path string }
 
 // body records that a body runs.
-func (l ledger) body(key, step string) error { return appendLine(l.path, key+"#"+step) }
+func (l ledger) body(key, step string) error {
+	id := key + "#" + step
+	where := fmt.Sprintf("%s %s in process %d of %s", id, time.Now().UTC().Format(time.RFC3339Nano), os.Getpid(), os.Getenv("PERDURE_CHAOS_NAME"))
+	return errors.Join(appendLine(l.path, id), appendLine(l.path+".trace", where))
+}
 
 // ended records that a client has the result of an execution.
 func (l ledger) ended(what string) error { return appendLine(l.path+".heard", "ended "+what) }
