@@ -20,7 +20,6 @@ const (
 // client makes rounds until the process gets SIGTERM.
 type client struct {
 	app     *perdure.App
-	ledger  ledger
 	name    string
 	workers []string
 	rounds  atomic.Int64
@@ -90,11 +89,11 @@ func expect[T comparable](what string, want, got T, err error) error {
 }
 
 // confirm is expect for the result of an execution. It records that the client has the result.
-func confirm[T comparable](l ledger, what string, want, got T, err error) error {
+func confirm[T comparable](what string, want, got T, err error) error {
 	if err := expect(what, want, got, err); err != nil {
 		return err
 	}
-	return l.ended(what)
+	return ledgerOf().ended(what)
 }
 
 // squares is the result of a chain.
@@ -107,12 +106,12 @@ func squares() (total int) {
 
 func (c *client) chain(p perdure.Client, key string) error {
 	n, err := chains.Run(p, key, perdure.RawKey(key))
-	return confirm(c.ledger, "chain/"+key, squares(), n, err)
+	return confirm("chain/"+key, squares(), n, err)
 }
 
 func (c *client) family(p perdure.Client, key string) error {
 	n, err := families.Run(p, key, perdure.RawKey(key))
-	return confirm(c.ledger, "family/"+key, 2*squares(), n, err)
+	return confirm("family/"+key, 2*squares(), n, err)
 }
 
 // gate sends three signals and resolves a promise.
@@ -128,7 +127,7 @@ func (c *client) gate(p perdure.Client, key string) error {
 		return fmt.Errorf("gate/%s: %w", key, err)
 	}
 	got, err := x.Result(p)
-	return confirm(c.ledger, "gate/"+key, "open 6", got, err)
+	return confirm("gate/"+key, "open 6", got, err)
 }
 
 // talk makes two updates and a query.
@@ -154,7 +153,7 @@ func (c *client) talk(p perdure.Client, key string) error {
 		return fmt.Errorf("talk/%s: %w", key, err)
 	}
 	got, err = x.Result(p)
-	return confirm(c.ledger, "talk/"+key, total, got, err)
+	return confirm("talk/"+key, total, got, err)
 }
 
 // count adds 1 to a counter that no other lane uses, and reads the counter in two ways.
@@ -174,12 +173,12 @@ func (c *client) count(p perdure.Client, lane string, i int) error {
 func (c *client) transfer(p perdure.Client, key string, i int) error {
 	t := transfer{From: fmt.Sprint("a", i%accountCount), To: fmt.Sprint("a", (i+1+i/accountCount%(accountCount-1))%accountCount)}
 	out, err := transfers.Run(p, t, perdure.RawKey(key))
-	return confirm(c.ledger, "transfer/"+key, perdure.Void{}, out, err)
+	return confirm("transfer/"+key, perdure.Void{}, out, err)
 }
 
 func (c *client) visit(p perdure.Client, key, worker string) error {
-	got, err := visitOf(worker).Run(p, key, perdure.RawKey(key))
-	return confirm(c.ledger, "visit-"+worker+"/"+key, worker, got, err)
+	got, err := visitOf(worker).Run(p, visit{key, worker}, perdure.RawKey(key))
+	return confirm(visitName(worker)+"/"+key, worker, got, err)
 }
 
 // task runs a task that belongs to no workflow.
@@ -223,5 +222,5 @@ func (c *client) finishMarathon(lane string, rounds int) error {
 	for i := range want {
 		want[i] = i
 	}
-	return confirm(c.ledger, "marathon/"+marathonKey(lane), fmt.Sprint(want), fmt.Sprint(got), nil)
+	return confirm("marathon/"+marathonKey(lane), fmt.Sprint(want), fmt.Sprint(got), nil)
 }

@@ -16,10 +16,13 @@ import (
 // when and in which process it ran, and a third one has one line for each reply that a client got.
 type ledger struct{ path string }
 
+// ledgerOf returns the ledger of this process, which all processes share.
+func ledgerOf() ledger { return ledger{setting("LEDGER")} }
+
 // body records that a body runs.
 func (l ledger) body(key, step string) error {
 	id := key + "#" + step
-	where := fmt.Sprintf("%s %s in process %d of %s", id, time.Now().UTC().Format(time.RFC3339Nano), os.Getpid(), os.Getenv("PERDURE_CHAOS_NAME"))
+	where := fmt.Sprintf("%s %s in process %d of %s", id, time.Now().UTC().Format(time.RFC3339Nano), os.Getpid(), setting("NAME"))
 	return errors.Join(appendLine(l.path, id), appendLine(l.path+".trace", where))
 }
 
@@ -58,9 +61,20 @@ var (
 	job = perdure.DeclareActivity[string, string]("job", perdure.OnQueue("jobs"), perdure.Constant(100, 10*time.Millisecond))
 )
 
-// visitOf is a workflow whose code only one worker has.
-func visitOf(worker string) *perdure.Workflow[string, string] {
-	return perdure.DeclareWorkflow[string, string]("visit-" + worker)
+// visit is the input of a workflow whose task runs on the worker with this name.
+type visit struct{ Key, Worker string }
+
+// visitName is the name of the workflow of visits of a worker. All workers have the same workflow,
+// unless the test wants workers with different code.
+func visitName(worker string) string {
+	if setting("DIFFERENT") != "" {
+		return "visit-" + worker
+	}
+	return "visit"
+}
+
+func visitOf(worker string) *perdure.Workflow[visit, string] {
+	return perdure.DeclareWorkflow[visit, string](visitName(worker))
 }
 
 // queueOf is a queue that only one worker serves.
@@ -112,7 +126,7 @@ func definitions(l ledger, worker string) perdure.Group {
 		talks.Bind(runTalk),
 		marathons.Bind(func(ctx perdure.WorkflowCtx, in legs) ([]int, error) { return runMarathon(ctx, l, in) }),
 		transfers.Bind(runTransfer),
-		visitOf(worker).Bind(func(ctx perdure.WorkflowCtx, key string) (string, error) { return runVisit(ctx, l, key, worker) }),
+		visitOf(worker).Bind(func(ctx perdure.WorkflowCtx, v visit) (string, error) { return runVisit(ctx, l, v) }),
 		job.Bind(func(_ context.Context, key string) (string, error) { return worker, l.body(key, "job") }),
 	}
 }
@@ -185,7 +199,7 @@ func runMarathon(ctx perdure.WorkflowCtx, l ledger, in legs) ([]int, error) {
 		if err != nil || n == lastLeg {
 			return in.Got, err
 		}
-		if _, err := perdure.Do(ctx, "run", func(context.Context) (int, error) { return n, l.body(in.Key, strconv.Itoa(n)) }); err != nil {
+		if _, err := perdure.Do(ctx, "run", func(context.Context) (int, error) { return n, l.body(in.Key, strconv.Itoa(n)) }, perdure.StepKey(strconv.Itoa(n))); err != nil {
 			return nil, err
 		}
 		in.Got = append(slices.Clone(in.Got), n)
@@ -217,16 +231,16 @@ func runTransfer(ctx perdure.WorkflowCtx, t transfer) (out perdure.Void, err err
 	})
 }
 
-// runVisit uses everything that the worker with this name offers.
-func runVisit(ctx perdure.WorkflowCtx, l ledger, key, worker string) (string, error) {
-	if _, err := perdure.Do(ctx, "arrive", func(context.Context) (int, error) { return 0, l.body(key, "arrive") }); err != nil {
+// runVisit calls an entity, pauses, and runs a task on the worker that it visits.
+func runVisit(ctx perdure.WorkflowCtx, l ledger, v visit) (string, error) {
+	if _, err := perdure.Do(ctx, "arrive", func(context.Context) (int, error) { return 0, l.body(v.Key, "arrive") }); err != nil {
 		return "", err
 	}
-	if _, err := add.Call(ctx, "visits-"+worker, 1); err != nil {
+	if _, err := add.Call(ctx, "visits-"+v.Worker, 1); err != nil {
 		return "", err
 	}
 	if err := ctx.Sleep(10 * time.Millisecond); err != nil {
 		return "", err
 	}
-	return job.Run(ctx, key, perdure.OnQueue(queueOf(worker)))
+	return job.Run(ctx, v.Key, perdure.OnQueue(queueOf(v.Worker)))
 }

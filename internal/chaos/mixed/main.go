@@ -32,12 +32,14 @@ func main() {
 // program waits much longer than the test does.
 const patience = time.Hour
 
+// setting returns the value of a variable of the process.
+func setting(name string) string { return os.Getenv("PERDURE_CHAOS_" + name) }
+
 // run connects to the server and works until the process gets SIGTERM.
 func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	setting := func(name string) string { return os.Getenv("PERDURE_CHAOS_" + name) }
-	l, name := ledger{setting("LEDGER")}, setting("NAME")
+	name := setting("NAME")
 	d := perdure.Dialer{
 		Token: setting("KEY"), Patience: patience, DrainTimeout: patience, Name: name,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
@@ -46,7 +48,7 @@ func run() error {
 	var defs perdure.Group
 	isWorker := setting("ROLE") == "worker"
 	if isWorker {
-		defs = definitions(l, name)
+		defs = definitions(ledgerOf(), name)
 		d.Tasks = perdure.TaskConfig{Queues: []string{queueOf(name)}}
 	}
 	app, err := d.Dial(ctx, setting("URL"), defs)
@@ -57,7 +59,7 @@ func run() error {
 	if isWorker {
 		<-ctx.Done()
 	} else {
-		c := client{app: app, ledger: l, name: name, workers: strings.Split(setting("WORKERS"), ",")}
+		c := client{app: app, name: name, workers: strings.Split(setting("WORKERS"), ",")}
 		c.work(ctx)
 	}
 	return app.Close()

@@ -60,9 +60,9 @@ func (l *Lane) leaveLines(now model.Time) {
 	}
 }
 
-// Leave removes a worker. Its runs go to other workers, or wait for a worker. If a server stops, its
-// workers leave, but outlive it. Then a run whose worker may be running a step waits for the next
-// owner, because another worker of this owner would run the step a second time.
+// Leave removes a worker. Its runs go to other workers, or wait for a worker. If a server stops,
+// its workers leave, but outlive it. Then a run whose worker may be running a step waits for the
+// next owner, because another worker of this owner would run the step a second time.
 func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.workers.remove(id)
 	l.reunion.leave(id)
