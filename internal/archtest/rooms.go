@@ -34,7 +34,7 @@ var (
 	simulated = join(vocabulary, "internal/core/...", "internal/cluster", "internal/engine/...", "internal/history", "internal/store", "internal/store/memory")
 	// testOnly are the rooms that no released binary contains.
 	testOnly = []string{
-		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/dialtest", "internal/e2e", "internal/malformed", "internal/mutants/...", "internal/peerlink/lan", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
+		"internal/archtest", "internal/chaos/...", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/dialtest", "internal/e2e", "internal/malformed", "internal/mutants/...", "internal/peerlink/lan", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
 		"internal/store/faultstore", "internal/store/storetest", "internal/tenanttest", "internal/txtest", "internal/wrong",
 	}
 )
@@ -260,6 +260,8 @@ var rooms = []room{
 	{path: "internal/archtest", testing: true},
 	{path: "internal/bench/...", imports: []string{".", "embedded", "internal/..."}, except: join(testOnly, "internal/cli")},
 	{path: "internal/chaos", testing: true},
+	// A program that the test of two releases builds with both, so it uses only the public API.
+	{path: "internal/chaos/mixed", imports: []string{"."}},
 	{path: "internal/crash", imports: join(vocabulary, ".", "internal/attach", "internal/engine", "internal/service", "internal/store", "internal/store/faultstore"), testing: true},
 	{path: "internal/corpus", testing: true},
 	{path: "internal/crashwalk", testing: true},

@@ -46,7 +46,7 @@ func (f *clusterFire) quiesce() {
 	}()
 
 	for {
-		open := f.leftovers()
+		open := leftovers(f.t.Context(), f.direct())
 		if isClosed(idle) && len(open) == 0 {
 			f.say("everything has ended %s after the last fault: %s", time.Since(healed).Round(time.Millisecond), f.crowd.progress())
 			return
@@ -60,12 +60,12 @@ func (f *clusterFire) quiesce() {
 	}
 }
 
-// leftovers counts what is still open, by name.
-func (f *clusterFire) leftovers() map[string]int {
-	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
+// leftovers counts what is still open in a store, by name.
+func leftovers(ctx context.Context, url string) map[string]int {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	found := map[string]int{}
-	conn, err := pgx.Connect(ctx, f.direct())
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return map[string]int{err.Error(): 1}
 	}

@@ -172,20 +172,25 @@ func (f *clusterFire) direct() string {
 	return f.pg.URL(f.name)
 }
 
+// memoryDir returns a directory in memory for a database whose test is not about disks. It returns
+// an empty text if there is no file system in memory.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "perdure-chaos-")
+	if err != nil {
+		return ""
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return ""
+	}
+	return dir
+}
+
 // open starts the database, the proxies and the processes.
 func (f *clusterFire) open() {
 	f.t.Helper()
-	// Keep the database in memory if there is a file system for that: the faults are not about
-	// disks.
-	memory, err := os.MkdirTemp("/dev/shm", "perdure-chaos-")
-	if err == nil {
-		f.t.Cleanup(func() { _ = os.RemoveAll(memory) })
-		err = os.Chmod(memory, 0o755)
-	}
-	if err != nil {
-		memory = ""
-	}
-	f.pg = pgtest.Start(f.t, pgtest.Options{Fsync: true, Dir: memory, Settings: map[string]string{"max_wal_size": "256MB", "restart_after_crash": "on"}})
+	f.pg = pgtest.Start(f.t, pgtest.Options{Fsync: true, Dir: memoryDir(f.t), Settings: map[string]string{"max_wal_size": "256MB", "restart_after_crash": "on"}})
 	url := f.pg.NewDatabase(f.t)
 	f.name = url[strings.LastIndex(url, "/")+1:]
 	f.name, _, _ = strings.Cut(f.name, "?")

@@ -226,9 +226,16 @@ func spawn(t *testing.T, url string, d duty, env ...string) *process {
 //arch:parameters these are the parameters of spawn and a binary
 func spawnFrom(t *testing.T, binary, url string, d duty, env ...string) *process {
 	t.Helper()
-	p := &process{t: t, url: url, cmd: exec.Command(binary), up: make(chan struct{}), done: make(chan struct{}), news: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), envVictim+"="+url, envLedger+"="+d.ledger.path, envCount+"="+strconv.Itoa(d.count), envLease+"="+d.lease.String())
-	p.cmd.Env = append(p.cmd.Env, env...)
+	cmd := exec.Command(binary)
+	cmd.Env = append(os.Environ(), envVictim+"="+url, envLedger+"="+d.ledger.path, envCount+"="+strconv.Itoa(d.count), envLease+"="+d.lease.String())
+	cmd.Env = append(cmd.Env, env...)
+	return launch(t, url, cmd)
+}
+
+// launch starts a command. url is the store on which the process works.
+func launch(t *testing.T, url string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, url: url, cmd: cmd, up: make(chan struct{}), done: make(chan struct{}), news: make(chan struct{})}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {

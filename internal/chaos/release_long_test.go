@@ -25,36 +25,53 @@ import (
 // the release before it.
 const previous = "97badcc097ec2f7e7d278197e2c18cee8a65535b"
 
-// buildPrevious unpacks the previous release from the history of the repository and builds its test
-// binary. The environment tells TestMain of that binary what the process does, as in this build.
+// buildPrevious builds the test binary of the previous release. The environment tells TestMain of
+// that binary what the process does, as in this build.
 func buildPrevious(t *testing.T) (binary string) {
+	t.Helper()
+	binary = filepath.Join(t.TempDir(), "chaos.test")
+	goCommand(t, unpackPrevious(t), "test", "-c", "-trimpath", "-o", binary, "./internal/chaos")
+	return binary
+}
+
+// unpackPrevious unpacks the sources of the previous release from the history of the repository.
+func unpackPrevious(t *testing.T) (tree string) {
 	t.Helper()
 	if err := exec.Command("git", "cat-file", "-e", previous+"^{commit}").Run(); err != nil {
 		t.Skipf("the history of the repository does not have the previous release, commit %s: %v", previous, err)
 	}
-	top, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	archive := exec.Command("git", "archive", "--format=tar", previous)
-	archive.Dir = strings.TrimSpace(string(top))
+	archive.Dir = topOf(t)
 	packed, err := archive.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := filepath.Join(t.TempDir(), "tree")
+	tree = filepath.Join(t.TempDir(), "tree")
 	if err := unpack(packed, tree); err != nil {
 		t.Fatal(err)
 	}
+	return tree
+}
 
-	binary = filepath.Join(t.TempDir(), "chaos.test")
-	build := exec.Command("go", "test", "-c", "-o", binary, "./internal/chaos")
-	build.Dir = tree
-	build.Env = append(os.Environ(), "GOFLAGS=-trimpath -buildvcs=false")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the previous release: %v\n%s", err, out)
+// topOf returns the top directory of the repository.
+func topOf(t *testing.T) string {
+	t.Helper()
+	top, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return binary
+	return strings.TrimSpace(string(top))
+}
+
+// goCommand runs the go command in the sources of a release.
+func goCommand(t *testing.T, tree string, args ...string) {
+	t.Helper()
+	build := exec.Command("go", args...)
+	build.Dir = tree
+	build.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go %v in %s: %v\n%s", args, tree, err, out)
+	}
 }
 
 // unpack writes the files of an archive below a directory.

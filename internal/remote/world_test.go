@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -260,6 +261,13 @@ func (l *callLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 
 // WithGroup is not used.
 func (l *callLog) WithGroup(string) slog.Handler { return l }
+
+// text returns all lines.
+func (l *callLog) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines, "\n")
+}
 
 // served returns how often calls of a method ended with a code.
 func (l *callLog) served(method, code string) int {

@@ -60,11 +60,14 @@ func (l *Lane) leaveLines(now model.Time) {
 	}
 }
 
-// Leave removes a worker. Its runs go to other workers, or wait for a worker.
+// Leave removes a worker. Its runs go to other workers, or wait for a worker. If a server stops,
+// its workers leave, but outlive it. Then a run whose worker may be running a step waits for the
+// next owner, because another worker of this owner would run the step a second time.
 func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.workers.remove(id)
 	l.reunion.leave(id)
 	for _, e := range l.sortedEntries(func(e *entry) bool { return e.hold.worker == id }) {
+		e.outlives = l.hurried && l.cfg.Reunion > 0 && e.hold.busy
 		l.takeBack(now, e, "the worker left")
 	}
 	l.returnJobs(now, id)
@@ -87,7 +90,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		l.operate(now, e)
 		return
 	}
-	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil || l.reunion.awaits(e.address) {
+	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil || e.outlives || l.reunion.awaits(e.address) {
 		return
 	}
 

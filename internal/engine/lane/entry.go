@@ -42,6 +42,10 @@ type entry struct {
 	// back in time. That worker gets the run or the entity, even if the reunion ends before the
 	// lane can hand it over.
 	claimed bool
+	// outlives says that the worker that held the run has left because its server stops. The worker
+	// may still run a step, so only the next owner hands the run over, after the worker has come
+	// back.
+	outlives bool
 }
 
 func (e *entry) run() model.RunID {

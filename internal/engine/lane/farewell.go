@@ -24,7 +24,7 @@ var ErrStoreAway = errors.New("the store accepts no commits while the node stops
 // because its disk is full, the lane makes a few more attempts, starting now. After them the lane
 // ends, because waiting for the store would only delay the end of the process. Nothing acknowledged
 // is lost. Waiting callers get an error, and the next owner repeats the steps and tasks whose
-// outcomes are not stored.
+// outcomes are not stored. The workers of a server leave after this call; see Leave.
 func (l *Lane) Hurry() {
 	if l.hurried || l.dead != nil {
 		return

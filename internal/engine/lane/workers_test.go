@@ -91,6 +91,41 @@ func TestWorkerLeavesBeforeItsCommit(t *testing.T) {
 	}
 }
 
+// A server stops and its workers leave, while a worker of another node works for it. The remote
+// workers outlive the server. So the other worker gets no run whose step a remote worker may be
+// running, not even after news for that run. It gets runs that only waited.
+func TestWorkersOfAStoppingServerLeave(t *testing.T) {
+	t.Parallel()
+	for _, stops := range []bool{true, false} {
+		r := newRig(t, withReunion)
+		r.join(1)
+		waits, runs := key("waits"), key("runs")
+		for _, a := range []model.Address{waits, runs} {
+			r.startRun(a)
+		}
+		r.turn(waits, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal}}})
+		r.turn(runs, model.Turn{Running: true})
+		r.settle()
+		r.l.JoinAway(r.now, 2, model.Offer{Tenant: "default", Workflows: []string{"wf"}}, r.slotsOf(2))
+		r.take()
+
+		if stops {
+			r.l.Hurry()
+		}
+		r.l.Leave(r.now, 1)
+		r.settle()
+		r.signal(runs, "s", "to runs")
+		r.signal(waits, "s", "to waits")
+		r.settle()
+		if r.holder(waits) != 2 {
+			t.Errorf("stops %v: worker %d holds the run that waited, want 2", stops, r.holder(waits))
+		}
+		if got, want := r.holder(runs), lane.WorkerID(2); stops && got != 0 || !stops && got != want {
+			t.Errorf("stops %v: worker %d holds the run with a step that may still run", stops, got)
+		}
+	}
+}
+
 // A worker withdraws and gets no new runs. It gives back the runs that it holds. If there is a new
 // event for such a run, the worker loses the run immediately.
 func TestWorkerWithdraws(t *testing.T) {
