@@ -94,8 +94,8 @@ type Config struct {
 	Replies replies.Config
 
 	Clock storeclock.Config // when the engine follows a jump of the store's clock
-	// Gone reports whether a process has provably ended. The default is host.IsGone, which knows only
-	// processes of this machine. It must not have side effects.
+	// Gone reports whether a process has provably ended. The default is host.IsGone, which knows
+	// only processes of this machine. It must not have side effects.
 	Gone func(store.NodeInfo) bool
 	// Suspended returns how long the machine has been suspended in total; nil asks the operating
 	// system. Tests simulate a suspension with it.

@@ -174,7 +174,8 @@ func (e *Engine) Call(ctx context.Context, m *model.Message, view bool) (model.A
 
 		switch {
 		case !errors.Is(err, lane.ErrNotOwner) && (inc == nil || !inc.isServing()) && err == nil:
-			return model.Answer{}, lane.ErrInterrupted // another node may own the entity by now, and it knows nothing of the call
+			// Another node may own the entity by now, and that node knows nothing of the call.
+			return model.Answer{}, lane.ErrInterrupted
 		case !errors.Is(err, lane.ErrNotOwner):
 			return a.Answer, err
 		case e.cfg.Store.Info().Shared:

@@ -631,7 +631,10 @@ func (e *Engine) MailHint(s model.ShardID) {
 	h := notify.Hint{Kind: notify.Mail, Shard: s}
 	if inc := e.current(); inc != nil && inc.lane(s) != nil {
 		inc.handleHint(h)
-		return
+		if inc.isServing() {
+			return
+		}
+		// Another node may own the shard by now.
 	}
 	e.cfg.Hints.Publish(h)
 }

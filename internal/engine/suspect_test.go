@@ -78,7 +78,8 @@ func TestRequestsThatArriveAfterTheTakeover(t *testing.T) {
 			w.session = r.join(0, nil).Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"quick"}})
 		}
 		survivor, victim := r.nodes[0], r.nodes[1]
-		time.Sleep(2 * time.Hour) // without hints, nodes move shards only when they renew their leases
+		// Without hints, nodes move shards only when they renew their leases.
+		time.Sleep(2 * time.Hour)
 
 		r.isolate(victim)
 		var wg sync.WaitGroup

@@ -12,8 +12,8 @@ var recalls = []mutant{
 	{
 		name:  "an address is forgotten while a query about its end waits",
 		file:  "internal/engine/lane/entries.go",
-		old:   " || e.hasRecall() {",
-		new:   " {",
+		old:   " || e.hasRecall() ||",
+		new:   " ||",
 		tests: [][]string{laneTest("TestQueryOfClosedRun$")},
 	},
 	{

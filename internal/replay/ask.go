@@ -66,7 +66,7 @@ type ask struct {
 	// Guarded by the mutex of the run.
 	body    *StepContext // context of the running attempt
 	hurried error        // why the code gave up on a step that settles; see settle.go
-	kept    *keptAttempt // set if the owner of the run was lost: then it gets the outcome of the body
+	kept    *keptAttempt // gets the outcome of the body if the owner of the run was lost
 }
 
 // stepState is how far a step has come in this activation.

@@ -183,6 +183,7 @@ func (c *client) visit(p perdure.Client, key, worker string) error {
 
 // task runs a task that belongs to no workflow.
 func (c *client) task(p perdure.Client, key, worker string) error {
+	//perdure:allow constname each worker has a queue of its own
 	x, err := job.Submit(p, key, perdure.RawKey(key), perdure.OnQueue(queueOf(worker)))
 	if err != nil {
 		return fmt.Errorf("task %s: %w", key, err)

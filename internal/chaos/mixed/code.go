@@ -74,6 +74,7 @@ func visitName(worker string) string {
 }
 
 func visitOf(worker string) *perdure.Workflow[visit, string] {
+	//perdure:allow constname the test chooses whether workers have different code
 	return perdure.DeclareWorkflow[visit, string](visitName(worker))
 }
 
@@ -242,5 +243,6 @@ func runVisit(ctx perdure.WorkflowCtx, l ledger, v visit) (string, error) {
 	if err := ctx.Sleep(10 * time.Millisecond); err != nil {
 		return "", err
 	}
+	//perdure:allow constname the input names the worker
 	return job.Run(ctx, v.Key, perdure.OnQueue(queueOf(v.Worker)))
 }

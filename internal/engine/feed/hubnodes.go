@@ -17,6 +17,9 @@ import (
 // anything in the shards. All watchers get a gap notice, because the last owner may have made
 // changes that the feed does not have.
 func (h *Hub) Claim(shards []model.ShardID) {
+	if len(shards) == 0 { // another node was faster
+		return
+	}
 	h.mu.Lock()
 	h.origins.claim(h.origins.self, shards)
 	h.miss(true)

@@ -158,6 +158,7 @@ func (in *Inlet) confirm(version int64) {
 func (in *Inlet) takeChanges(all []model.Change) {
 	h := in.hub
 	most := h.share()
+	var last *topic // its watchers wake after its last change in a row
 	for i := range all {
 		c := &all[i]
 		tenant := c.Address.Tenant
@@ -165,10 +166,14 @@ func (in *Inlet) takeChanges(all []model.Change) {
 		if t == nil || !in.origin.has(tenant) || !isForwarded(c.Class) || !h.origins.takes(in.origin, h.cfg.Shard(c.Address)) {
 			continue
 		}
-		t.add(t.queues.complete(*c), h.cfg.Changes, most)
-		if i+1 == len(all) || all[i+1].Address.Tenant != tenant {
-			t.ring()
+		if last != nil && last != t {
+			last.ring()
 		}
+		t.add(t.queues.complete(*c), h.cfg.Changes, most)
+		last = t
+	}
+	if last != nil {
+		last.ring()
 	}
 }
 
@@ -178,6 +183,10 @@ func (in *Inlet) Lose() {
 	h := in.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if in.failed && in.id != 0 && in.after == 0 && in.origin.owned == 0 {
+		in.forget() // a further attempt has failed, which is no news for watchers
+		return
+	}
 	in.failed = true
 	in.restart()
 }
@@ -193,7 +202,11 @@ func (in *Inlet) Refuse() {
 
 // restart forgets the subscription. The caller must hold the lock.
 func (in *Inlet) restart() {
-	in.id, in.after, in.version, in.asked, in.tenants, in.interrupt = 0, 0, 0, 0, nil, nil
+	in.forget()
 	in.hub.miss(in.hub.origins.reset(in.origin))
 	in.hub.ringAll()
+}
+
+func (in *Inlet) forget() {
+	in.id, in.after, in.version, in.asked, in.tenants, in.interrupt = 0, 0, 0, 0, nil, nil
 }

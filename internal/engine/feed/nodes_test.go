@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure/internal/engine/feed"
@@ -570,4 +571,48 @@ func TestTapOfTheOwner(t *testing.T) {
 	if mine > 0 {
 		t.Errorf("the tap gets %d changes of another node", mine)
 	}
+}
+
+// A portion ends with a change that the feed leaves out, because another node owns its shard by
+// now. Watchers that wait still get the changes before it at once.
+func TestPortionThatEndsWithALateChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, w := watching(t)
+		third := nodeOf(3)
+		p.reader.SetPeers([]model.NodeID{nodeOf(2), third})
+		all, _, _ := p.reader.Following()
+		in := all[slices.IndexFunc(all, func(in *feed.Inlet) bool { return in.Node() == third })]
+		d, _, _ := in.Next(nil)
+		number := int64(0)
+		send := func(pieces ...feed.Piece) {
+			t.Helper()
+			number++
+			if err := in.Take(&feed.Portion{Number: number, Pieces: pieces}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send(feed.Piece{Kind: feed.PieceRestart, Version: d.Version, Shards: shards(2)})
+		p.reader.want(w, "gap")
+		got := make(chan model.ChangePage, 1)
+		go func() {
+			page, err := w.Next(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- page
+		}()
+		synctest.Wait()
+
+		send(feed.Piece{Kind: feed.PieceChanges, Changes: changes("a", "2x", "3x")}) // shard 3 belongs to the owner
+		synctest.Wait()
+		select {
+		case page := <-got:
+			if len(page.Changes) != 1 || page.Changes[0].Address.Key != "2x" {
+				t.Errorf("the watcher gets %+v", page)
+			}
+		default:
+			t.Fatal("the watcher still waits")
+		}
+	})
 }

@@ -67,7 +67,9 @@ func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.workers.remove(id)
 	l.reunion.leave(id)
 	for _, e := range l.sortedEntries(func(e *entry) bool { return e.hold.worker == id }) {
-		e.outlives = l.hurried && l.cfg.Reunion > 0 && e.hold.busy
+		if l.outlive() && e.hold.busy {
+			e.outlived = e.hold.run
+		}
 		l.takeBack(now, e, "the worker left")
 	}
 	l.returnJobs(now, id)
@@ -84,13 +86,16 @@ func (l *Lane) takeBack(now model.Time, e *entry, why string) {
 	l.maybeDrop(e)
 }
 
+// outlive reports whether the workers that leave now outlive the owner: a server stops.
+func (l *Lane) outlive() bool { return l.hurried && l.cfg.Reunion > 0 }
+
 // dispatch gives an open run to a worker. It first reads the history.
 func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.isEntity() {
 		l.operate(now, e)
 		return
 	}
-	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil || e.outlives || l.reunion.awaits(e.address) {
+	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil || e.isOutlived() || l.reunion.awaits(e.address) {
 		return
 	}
 
@@ -201,7 +206,7 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 	tail := e.reading.tail
 	s := e.reading.seat.move()
 	e.reading.endHistory()
-	if e.x == nil || !e.x.Open() || e.isPaused() || !e.hold.free() || e.shard.draining || e.quarantine.why != nil {
+	if e.x == nil || !e.x.Open() || e.isPaused() || !e.hold.free() || e.shard.draining || e.quarantine.why != nil || e.isOutlived() {
 		s.leave()
 		l.askAgain(e)
 		return

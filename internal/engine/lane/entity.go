@@ -224,7 +224,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 
 func (l *Lane) handOutCalls(now model.Time, e *entry) {
 	l.budget.weighMail(e)
-	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() || l.reunion.awaits(e.address) || l.isEarly(e) {
+	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() || l.reunion.awaits(e.address) || l.isEarly(e) || e.isOutlived() {
 		return
 	}
 	if !e.known {
@@ -414,7 +414,8 @@ func (l *Lane) refuseInterrupted(e *entry, lost []*core.Item) {
 	}
 }
 
-// returnJobs gives the calls of a worker that is gone to other workers.
+// returnJobs gives the calls of a worker that is gone to other workers. If the worker outlives this
+// owner, the calls of the entity wait for the next owner, because the worker may still run them.
 func (l *Lane) returnJobs(now model.Time, id WorkerID) {
 	for _, gen := range slices.Sorted(maps.Keys(l.forgotten)) {
 		l.finishForgotten(gen, id)
@@ -424,6 +425,7 @@ func (l *Lane) returnJobs(now model.Time, id WorkerID) {
 		for _, j := range slices.Clone(e.actor.jobs) {
 			if j.worker == id {
 				l.removeJob(j)
+				e.callsOutlived = e.callsOutlived || l.outlive() && !j.isView()
 				l.refuseInterrupted(e, e.actor.entity.Return(j.items))
 			}
 		}

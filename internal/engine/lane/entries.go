@@ -51,7 +51,7 @@ func (l *Lane) maybeDrop(e *entry) {
 	if l.recovery.careful() || e.dirty() || !e.hold.free() || e.reading.history || e.reading.active || len(e.backlog.inputs) > 0 || e.backlog.queued || e.quarantine.why != nil ||
 		e.pending.resuming > 0 || // a worker gets the run after that commit
 		e.tasks.posted.len() > 0 || e.hasRecall() ||
-		e.outlives && !e.shard.draining {
+		e.isOutlived() && !e.shard.draining {
 		return
 	}
 	if e.wait.worker || e.wait.room || e.wait.slot {

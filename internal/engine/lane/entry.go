@@ -42,10 +42,19 @@ type entry struct {
 	// back in time. That worker gets the run or the entity, even if the reunion ends before the
 	// lane can hand it over.
 	claimed bool
-	// outlives says that the worker that held the run has left because its server stops. The worker
-	// may still run a step, so only the next owner hands the run over, after the worker has come
-	// back.
-	outlives bool
+	// outlived is the run that a worker held when it left because its server stops. The worker may
+	// still run a step, so only the next owner hands the run over, after the worker has come back.
+	outlived model.RunID
+	// callsOutlived says the same about calls of the entity.
+	callsOutlived bool
+}
+
+// isOutlived reports whether the current run, or the calls of the entity, wait for the next owner.
+func (e *entry) isOutlived() bool {
+	if e.callsOutlived {
+		return true
+	}
+	return !e.outlived.IsZero() && (!e.known || e.x != nil && e.x.Open() && e.run() == e.outlived)
 }
 
 func (e *entry) run() model.RunID {

@@ -32,7 +32,7 @@ func (l *Lane) load(e *entry) {
 		return
 	}
 	e.reading.active = true
-	offered := len(l.workers.offersOf(e.kind())) > 0 && !l.reunion.awaits(e.address) && !l.isEarly(e)
+	offered := len(l.workers.offersOf(e.kind())) > 0 && !l.reunion.awaits(e.address) && !l.isEarly(e) && !e.isOutlived()
 	waits := e.wait.worker || e.wait.room || e.wait.slot
 	if offered && e.hold.free() && !e.reading.history && !e.shard.draining && !waits && l.room.free() {
 		if s, full := l.workers.seatToRead(e); !full {

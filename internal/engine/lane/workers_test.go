@@ -2,6 +2,7 @@ package lane_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,6 +123,42 @@ func TestWorkersOfAStoppingServerLeave(t *testing.T) {
 		}
 		if got, want := r.holder(runs), lane.WorkerID(2); stops && got != 0 || !stops && got != want {
 			t.Errorf("stops %v: worker %d holds the run with a step that may still run", stops, got)
+		}
+	}
+}
+
+// A server stops while a remote worker executes calls of an entity, and a worker of another node
+// works for it. The other worker gets no further calls of that entity: the remote worker may still
+// execute the first ones, and comes back to the next owner.
+func TestEntityWorkersOfAStoppingServerLeave(t *testing.T) {
+	t.Parallel()
+	for _, stops := range []bool{true, false} {
+		r := newRig(t, withReunion)
+		r.joinEntities(-1)
+		r.operation(ledger("a"), "add", "1", "first", func(m *model.Message) { m.OneWay = true })
+		r.settle()
+		if len(r.operations) != 1 {
+			t.Fatalf("the worker has %d hand-overs", len(r.operations))
+		}
+		r.operations = nil
+		r.l.JoinEntitiesAway(r.now, -2, model.EntityOffer{Tenant: "default", Types: []model.EntityType{{Type: "entity:ledger"}}}, r.slotsOf(-2))
+		r.take()
+
+		if stops {
+			r.l.Hurry()
+		}
+		r.l.Leave(r.now, -1)
+		r.settle()
+		r.operation(ledger("a"), "add", "2", "second", func(m *model.Message) { m.OneWay = true })
+		r.operation(ledger("b"), "add", "3", "third", func(m *model.Message) { m.OneWay = true })
+		r.settle()
+		var keys []string
+		for _, o := range r.operations {
+			keys = append(keys, o.Operations.Entity.Key)
+		}
+		slices.Sort(keys)
+		if got, want := fmt.Sprint(slices.Compact(keys)), map[bool]string{true: "[b]", false: "[a b]"}[stops]; got != want {
+			t.Errorf("stops %v: the other worker gets calls of %s, want %s", stops, got, want)
 		}
 	}
 }
