@@ -17,8 +17,8 @@ const suspectFirst = 5 * time.Millisecond
 
 // suspect finds out whether a node is dead, because the connection to it broke. The kernel closes
 // the connections of a dying process a little before it lets others see that the process has ended.
-// So suspect looks several times, until about the next renewal of the lease, which looks anyway. If the
-// node is dead, this node renews its lease immediately, and fences the dead node.
+// So suspect looks several times, until about the next renewal of the lease, which looks anyway. If
+// the node is dead, this node renews its lease immediately, and fences the dead node.
 func (inc *incarnation) suspect(node model.NodeID) {
 	inc.post(func() {
 		i := slices.IndexFunc(inc.seen, func(m store.Member) bool { return m.ID == node })
