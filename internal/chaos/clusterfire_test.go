@@ -176,7 +176,7 @@ func (f *clusterFire) direct() string {
 // an empty text if there is no file system in memory.
 func memoryDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "perdure-chaos-")
+	dir, err := os.MkdirTemp("/dev/shm", "perdure-chaos-") //nolint:usetesting // the directory must be in memory
 	if err != nil {
 		return ""
 	}

@@ -320,7 +320,7 @@ func TestTemplateIsMadeOnAnotherFileSystem(t *testing.T) {
 	if other == "" {
 		t.Skip("this machine has one file system for temporary files")
 	}
-	dir, err := os.MkdirTemp(other, "perdure-pgtest-other-")
+	dir, err := os.MkdirTemp(other, "perdure-pgtest-other-") //nolint:usetesting // the directory must be on another file system
 	if err != nil {
 		t.Fatal(err)
 	}
