@@ -54,6 +54,17 @@ func (w *Worker) Lose() {
 	w.Offer.Held = held
 }
 
+// regain notes that a server has handed over a run which the last server of the worker had lost.
+// From now on the worker does not name the run if it loses its server after it has given the run
+// back: another worker may have the run by then.
+func (w *Worker) regain(run model.RunID) {
+	isRun := func(h model.HeldRun) bool { return h.Run == run }
+	if slices.ContainsFunc(w.Offer.Held, isRun) {
+		// Lanes share the old list.
+		w.Offer.Held = slices.DeleteFunc(slices.Clone(w.Offer.Held), isRun)
+	}
+}
+
 // keep saves the running bodies and the unconfirmed outcomes of the run in the worker.
 func (h *Hold) keep() {
 	if h.w.kept == nil {
