@@ -2,6 +2,7 @@ package flovyn
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -144,7 +145,14 @@ func (d *Door) signalWithStart(ctx context.Context, tenant string, r startReques
 	}
 	bind := bindRequest{Type: mine.Type, ID: mine.Key, TTLMs: ms}
 
-	for range attempts {
+	for try := range attempts {
+		if try > 0 {
+			// Another caller is starting or ending the workflow, which may take a while.
+			select {
+			case <-time.After(time.Millisecond << try):
+			case <-ctx.Done():
+			}
+		}
 		b, err := d.bind(ctx, tenant, *r.key, bind)
 		if err != nil {
 			return a, false, 0, err
