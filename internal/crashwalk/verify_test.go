@@ -359,7 +359,8 @@ func (r *history) verify() error {
 		case model.EventUnlocked:
 			err = seen.see(e.Seq, "the end of section %s", e.Section)
 		case model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
-			// A task may have several of these events. tasksEnd checks that it has one claim at a time.
+			// A task may have several of these events. tasksEnd checks that it has one claim at a
+			// time.
 		default:
 			err = wrong("event %d has the unexpected kind %s", e.Seq, e.Kind)
 		}
