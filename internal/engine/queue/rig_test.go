@@ -17,7 +17,8 @@ type fakeGate struct {
 	used  map[string]int
 	moody bool
 	calls []string
-	alias map[string]string // groups that do not have the name of their breaker, by breaker and fair key
+	// alias has, by breaker and fair key, the groups that do not have the name of their breaker.
+	alias map[string]string
 }
 
 func newFakeGate(moody bool) *fakeGate {
