@@ -46,20 +46,20 @@ func main() {
 // does not include the processor time of forwarding.
 const childVariable = "PERDURE_DISTANCE_BENCH"
 
-// settings are the settings of one line of the table.
+// settings are the settings of one measurement.
 type settings struct {
 	url, schema    string
 	clients, lanes int
 	duration       time.Duration
 }
 
-// measure runs the command.
+// measure runs the command: it measures every combination of the settings and prints a table.
 func measure(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("distance", flag.ExitOnError)
-	delays := flags.String("delays", "0s,1ms,5ms", "how long a round trip to the database takes on the way")
+	delays := flags.String("delays", "0s,1ms,5ms", "delays to add to each round trip to the database")
 	clients := flags.String("clients", "64,1024", "numbers of clients that wait for results")
 	lanes := flags.String("lanes", "1,2,4", "numbers of lanes")
-	rounds := flags.Int("rounds", 3, "measurements of each line; the median counts")
+	rounds := flags.Int("rounds", 3, "number of measurements for each line of the table, which shows their medians")
 	duration := flags.Duration("duration", 5*time.Second, "length of one measurement")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -133,8 +133,8 @@ type outcome struct {
 	p50, p99    time.Duration
 	cpu         time.Duration // of this process, per workflow
 	rows        float64       // per commit
-	commit, gap time.Duration // medians
-	flight      float64       // share of the time in which a commit is in flight
+	commit, gap time.Duration // medians: how long a commit takes, and the time between two commits
+	flight      float64       // share of the time in which a lane has a commit in flight
 }
 
 // printLine prints a line of the table: the median of each column.
@@ -210,7 +210,8 @@ func load(ctx context.Context, s settings) (o outcome, err error) {
 	return o, nil
 }
 
-// clients runs workflows in a closed loop, and returns how long each took.
+// clients runs workflows in n closed loops for the duration d, and returns how long each workflow
+// took.
 func clients(c perdure.Client, n int, d time.Duration, name string) ([]time.Duration, error) {
 	var wg sync.WaitGroup
 	var failed atomic.Pointer[error]
@@ -247,11 +248,12 @@ type watch struct {
 	lanes []laneTimes
 }
 
-// laneTimes are the commits of one lane.
+// laneTimes are the times and rows of the commits of one lane.
 type laneTimes struct {
-	ended        time.Time // when the last commit ended
-	took, before []time.Duration
-	rows         int
+	ended  time.Time       // when the last commit ended
+	took   []time.Duration // how long each commit took
+	before []time.Duration // the time before each commit, since the end of the previous commit
+	rows   int             // of all commits
 }
 
 // Commit commits, and records when the commit started and ended.

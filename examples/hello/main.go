@@ -16,7 +16,7 @@ var greet = perdure.NewWorkflow("greet", func(ctx perdure.WorkflowCtx, name stri
 	if err != nil {
 		return "", err
 	}
-	return msg, ctx.Sleep(10 * time.Second) // kill the process here; it resumes
+	return msg, ctx.Sleep(10 * time.Second) // kill the process here: the next run resumes the sleep
 })
 
 func main() {

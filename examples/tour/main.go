@@ -1,5 +1,6 @@
-// Command tour runs an order as a durable workflow and shows every step as it happens. Kill it
-// while it sleeps, run the same command again, and it continues: no step is repeated.
+// Command tour runs an order as a durable workflow and shows every step as it happens. Kill the
+// process while the order waits, and run the same command again: the order continues, and no step
+// is repeated.
 //
 //	go run ./examples/tour [store URL]
 package main
@@ -76,8 +77,8 @@ func run(ctx context.Context, url string) error {
 		return err
 	}
 	defer app.Close()
-	fmt.Printf("%s  order o-1 on %s, process %d. While it waits, try: kill -9 %d\n", time.Now().Format("15:04:05"), url, os.Getpid(), os.Getpid())
-	fmt.Println("          Then run the same command again: it continues, and no step is repeated.")
+	fmt.Printf("%s  order o-1 on %s, process %d. While the order waits, try: kill -9 %d\n", time.Now().Format("15:04:05"), url, os.Getpid(), os.Getpid())
+	fmt.Println("          Then run the same command again: the order continues, and no step is repeated.")
 	exec, err := orders.Start(app.With(ctx), order{ID: "o-1", Items: []string{"lamp", "desk"}})
 	if err != nil {
 		return err
@@ -89,12 +90,12 @@ func run(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s  completed: %+v\n          Start over with: rm tour.db*\n", time.Now().Format("15:04:05"), got)
+	fmt.Printf("%s  completed: %+v\n          Start over in the default store with: rm tour.db*\n", time.Now().Format("15:04:05"), got)
 
 	return nil
 }
 
-// progress prints why the order waits, whenever the reason changes.
+// progress prints why the order waits, whenever the reason changes, until the caller calls stop.
 func progress(ctx context.Context, app *perdure.App, ref perdure.Ref) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -1,6 +1,6 @@
-// Package apidocs shows an OpenAPI document with Swagger UI. The page and all its files come from
-// this process. The page loads nothing from other servers. Only servers link this package, because
-// the files are large.
+// Package apidocs serves a page that shows an OpenAPI document with Swagger UI. This process serves
+// the page and all files of the page, so the page loads nothing from other servers. The files are
+// large, so apps do not link this package. Only the perdure command does.
 package apidocs
 
 import (
@@ -44,7 +44,7 @@ SwaggerUIBundle({
 });
 `
 
-// kinds are the media types of the files that the page loads.
+// kinds are the media types of the files of Swagger UI that the handler serves.
 var kinds = map[string]string{
 	"swagger-ui.css": "text/css; charset=utf-8", "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
 	"favicon-16x16.png": "image/png", "favicon-32x32.png": "image/png",
@@ -56,7 +56,7 @@ type Page struct {
 	Title string
 	// Base is the path of the page, without a slash at its end.
 	Base string
-	// Document is the path of the document.
+	// Document is the path of the document. Handler does not serve the document.
 	Document string
 }
 
@@ -82,7 +82,8 @@ func (p Page) Handler() http.Handler {
 	})
 }
 
-// serveFile sends a file of Swagger UI. Most of them are stored compressed.
+// serveFile sends a file of Swagger UI. Except for images, package static has these files only in
+// compressed form.
 func serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	kind, known := kinds[name]
 	if !known {

@@ -13,11 +13,15 @@ const workers = 16
 // pageSize is how many items one page of a listing has.
 const pageSize = 200
 
-// fan applies do to all listed items, with a bounded number of workers, and yields the results as
-// they arrive, in any order. list calls hand with each item, and may call tell with results of its
-// own. If list fails, the last result has its error. If ctx ends, the last result has the cause.
-// When the caller stops iterating, ctx ends, and fan starts no further calls and waits for the
-// running calls.
+// fan calls list, which finds items, and calls do for every item, in a bounded number of
+// goroutines. It yields the results as they arrive, in any order. list passes each item to hand,
+// and may pass results of its own to tell.
+//
+// If list returns an error, or if ctx ends, fan makes one more result with the function last, from
+// the error of list or the cause of the end of ctx. fan yields this result after all others.
+//
+// When the caller stops iterating, fan cancels the context that it has passed to list and do. It
+// starts no further calls of do, and waits for the running calls.
 func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func(T), tell func(R)) error, do func(context.Context, T) R, last func(error) R) iter.Seq[R] {
 	return func(yield func(R) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -50,7 +54,7 @@ func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func
 		for range workers {
 			busy.Go(func() {
 				for item := range listed {
-					if ctx.Err() == nil { // otherwise nothing new begins
+					if ctx.Err() == nil { // when ctx has ended, skip the remaining items
 						tell(do(ctx, item))
 					}
 				}
@@ -78,7 +82,7 @@ func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func
 }
 
 // walk reads a list page by page from a cursor, and calls do for every item until do returns an
-// error or ctx ends. The end of ctx is not an error here.
+// error or ctx ends. walk does not report the end of ctx as an error: its caller checks ctx.
 func walk[T any](ctx context.Context, cursor string, page func(cursor string) (items []T, next string, err error), do func(*T) error) error {
 	for {
 		items, next, err := page(cursor)

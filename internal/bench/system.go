@@ -10,7 +10,8 @@ import (
 type System interface {
 	// Three runs a workflow of three sequential no-op steps and waits for its result.
 	Three(ctx context.Context, key string) error
-	// Chain runs a workflow of n sequential steps, or attaches to it, and waits for its result.
+	// Chain runs a workflow of n sequential steps and waits for its result. If there already is a
+	// workflow with this key, Chain waits for the result of that workflow.
 	Chain(ctx context.Context, key string, n int) error
 	// FanOut runs a workflow of n parallel no-op steps and waits for its result.
 	FanOut(ctx context.Context, key string, n int) error
@@ -26,8 +27,8 @@ type Caller interface {
 	Call(ctx context.Context, key string) error
 }
 
-// Mover is a system whose workflows call and lock entities. Each workflow has a key, and a pair of
-// keys of two different entities.
+// Mover is a system whose workflows call and lock entities. Each method takes the key of a
+// workflow, and a pair of keys of two different entities.
 type Mover interface {
 	// CallTwo runs a workflow that calls both entities, one after the other.
 	CallTwo(ctx context.Context, key string, pair [2]string) error
@@ -36,17 +37,17 @@ type Mover interface {
 	Transfer(ctx context.Context, key string, pair [2]string) error
 }
 
-// Carrier is a system that carries large values.
+// Carrier is a system whose workflows and steps can have large inputs and results.
 type Carrier interface {
-	// Carry runs a workflow with a large input. Each of its three steps returns the same value, and
-	// so does the workflow.
+	// Carry runs a workflow with value, which is large, as its input. Each of the three steps of
+	// the workflow returns value, and so does the workflow itself.
 	Carry(ctx context.Context, key, value string) error
 }
 
 // Alarm is a system that reports when sleeping workflows continue.
 type Alarm interface {
-	// SleepMany starts one workflow for each time, which sleeps until that time. A workflow that
-	// continues calls woken with its number.
+	// SleepMany starts one workflow for each element of until, which sleeps until that time. When
+	// workflow i continues, it calls woken(i).
 	SleepMany(ctx context.Context, until []time.Time, woken func(int)) error
 }
 
@@ -64,15 +65,16 @@ type Opener func(ctx context.Context, place Place, body func(step int)) (System,
 type Peer struct {
 	Workflows Opener      // nil when the system runs no workflows
 	Queue     QueueOpener // nil when the system has no queue
-	Entities  bool        // its systems are Callers and Movers
-	Values    bool        // its systems are Carriers and Alarms
+	Entities  bool        // each System that Workflows opens is also a Caller and a Mover
+	Values    bool        // each System that Workflows opens is also a Carrier and an Alarm
 
 	// Only are the workloads that the system takes part in; nil means all that it can run.
 	Only []Workload
 
-	// Commands are the commands that start the child processes of the system, by kind of store. A
-	// kind has a command if it needs a program that is linked with another version of the system.
-	// That program also calls Child.
+	// Commands are the commands that start the child processes of the system, by kind of store. On
+	// a kind of store without an entry, Options.Command starts them. A kind has an entry if its
+	// measurements need another version of the system, which is linked into another program. That
+	// program must also call Child.
 	Commands map[Kind][]string
 }
 

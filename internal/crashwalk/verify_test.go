@@ -23,8 +23,8 @@ type history struct {
 
 // histories are all runs of a world.
 type histories struct {
-	runs  []*history // oldest first
-	chain map[model.Address][]*history
+	runs  []*history                   // oldest first
+	chain map[model.Address][]*history // the runs of each address, as inSuccession orders them
 }
 
 func allShards() []model.ShardID {
@@ -68,8 +68,9 @@ func (w *world) read() (*histories, error) {
 	return h, nil
 }
 
-// inSuccession orders the runs of an address by their start. Runs with the same start time follow
-// the run that they came from.
+// inSuccession orders the runs of an address by the time of their start. But a run always comes
+// after its previous run, and the current run comes last. inSuccession returns an error unless
+// exactly one run is current.
 func inSuccession(runs []*history) ([]*history, error) {
 	current := slices.DeleteFunc(slices.Clone(runs), func(r *history) bool { return !r.row.Current })
 	if len(current) != 1 {
@@ -172,7 +173,8 @@ func (h *histories) String() string {
 // isMeantOpen reports whether an execution stays open on purpose.
 func (st *stage) isMeantOpen(a model.Address) bool { return slices.Contains(st.open, a.Type+"/"+a.Key) }
 
-// restless returns what is still in flight.
+// restless returns an error as long as there is something left to do: an open execution that is not
+// meant to stay open, a message, a request in an inbox, a waiting call or lock of an entity.
 func (w *world) restless() error {
 	ctx := context.Background()
 	page, err := w.mem.List(ctx, store.Query{Tenant: model.DefaultTenant, Statuses: []model.Status{model.Running}, Limit: 1000})
@@ -205,7 +207,8 @@ func (w *world) restless() error {
 	return w.restlessEntities()
 }
 
-// verify checks what must hold after every run.
+// verify checks what must hold after every run of the scenario. plain has the facts of the run
+// without a fault, which this run must have too. If plain is nil, verify does not compare facts.
 func (w *world) verify(plain []string) (*histories, error) {
 	h, err := w.read()
 	if err != nil {
@@ -243,20 +246,21 @@ func (w *world) verify(plain []string) (*histories, error) {
 	return h, errors.Join(errs...)
 }
 
-// once records things that must be unique.
+// once records things that must be unique, each with the number of the place where it was seen. The
+// number is the position of an event, or the index of a run in its chain.
 type once map[string]int64
 
 func (o once) see(seq int64, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
 	if first, twice := o[what]; twice {
-		return wrong("%s is recorded at %d and again at %d", what, first, seq)
+		return wrong("%s is recorded twice, at %d and at %d", what, first, seq)
 	}
 	o[what] = seq
 	return nil
 }
 
-// verify checks a single run: positions have no gap, times do not go back, and nothing occurs
-// twice.
+// verify checks a single run: positions have no gap, times do not go back, and nothing that must be
+// unique occurs twice.
 func (r *history) verify() error {
 	seen, received, started, failures := once{}, map[int64]string{}, map[string]bool{}, map[string]int{}
 	last, paused := r.row.Start.Zero(), false
@@ -294,9 +298,9 @@ func (r *history) verify() error {
 			}
 		case model.EventSignalTaken:
 			if name, ok := received[e.Ref]; !ok || name != e.Name {
-				err = wrong("event %d takes a signal %s at %d, which is not there", e.Seq, e.Name, e.Ref)
+				err = wrong("event %d takes signal %s of position %d, but that position has no such signal", e.Seq, e.Name, e.Ref)
 			} else {
-				err = errors.Join(seen.see(e.Seq, "the taking of the signal at %d", e.Ref), seen.see(e.Seq, "the taking %s", e.ID))
+				err = errors.Join(seen.see(e.Seq, "the taking of the signal at %d", e.Ref), seen.see(e.Seq, "the taking with the id %s", e.ID))
 			}
 		case model.EventPromiseSettled:
 			err = seen.see(e.Seq, "promise %s", e.Name)
@@ -326,7 +330,7 @@ func (r *history) verify() error {
 			}
 		case model.EventStateSet:
 			if e.ID != "" {
-				err = seen.see(e.Seq, "the setting %s", e.ID)
+				err = seen.see(e.Seq, "the change of a state with the id %s", e.ID)
 			}
 		case model.EventUpdateReceived:
 			received[e.Seq] = "update " + e.Name
@@ -335,7 +339,7 @@ func (r *history) verify() error {
 			}
 		case model.EventUpdateAnswered:
 			if name, ok := received[e.Ref]; !ok || name != "update "+e.Name {
-				err = wrong("event %d answers an update %s at %d, which is not there", e.Seq, e.Name, e.Ref)
+				err = wrong("event %d answers update %s of position %d, but that position has no such update", e.Seq, e.Name, e.Ref)
 			} else {
 				err = seen.see(e.Seq, "the answer to the update at %d", e.Ref)
 			}
@@ -343,7 +347,7 @@ func (r *history) verify() error {
 			err = seen.see(e.Seq, "the pin")
 		case model.EventPaused, model.EventResumed:
 			if paused == (e.Kind == model.EventPaused) {
-				err = wrong("event %d is a %s, which it is already", e.Seq, e.Kind)
+				err = wrong("event %d (%s) does not change the state of the run", e.Seq, e.Kind)
 			}
 			paused = !paused
 		case model.EventTaskScheduled:
@@ -355,9 +359,10 @@ func (r *history) verify() error {
 		case model.EventUnlocked:
 			err = seen.see(e.Seq, "the end of section %s", e.Section)
 		case model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
-			// The function tasksEnd checks these events.
+			// A task may have several of these events. tasksEnd checks that it has one claim at a
+			// time.
 		default:
-			err = wrong("event %d is a %s", e.Seq, e.Kind)
+			err = wrong("event %d has the unexpected kind %s", e.Seq, e.Kind)
 		}
 
 		if err != nil {
@@ -371,8 +376,8 @@ func (r *history) verify() error {
 	return nil
 }
 
-// verifyChain checks the runs of an address: they follow each other, and each signal is received by
-// at most one of them.
+// verifyChain checks the runs of an address, in order: each run follows the previous run, no client
+// request starts two runs, and the code takes each signal only once in all runs.
 func verifyChain(runs []*history) error {
 	taken, began := once{}, once{}
 	for i, r := range runs {
@@ -381,7 +386,7 @@ func verifyChain(runs []*history) error {
 			return wrong("run %d of %d of %s is open", i+1, len(runs), s.Address)
 		}
 		if (o.Status == model.Continued) == o.Next.IsZero() {
-			return wrong("run %s ended as %s, next run %s", s.Run, o.Status, o.Next)
+			return wrong("run %s has status %s, but its next run is %s", s.Run, o.Status, o.Next)
 		}
 
 		if o.Status == model.Continued && (i == len(runs)-1 || runs[i+1].row.Start.Run != o.Next || runs[i+1].row.Start.Previous != s.Run) {
@@ -401,7 +406,7 @@ func verifyChain(runs []*history) error {
 		}
 
 		if !s.Source.IsZero() {
-			taken = once{} // the run starts with the past of the previous run
+			taken = once{} // the run starts with a past, which repeats the signals taken before
 		}
 
 		for _, e := range r.events {
@@ -419,8 +424,9 @@ func verifyChain(runs []*history) error {
 	return nil
 }
 
-// verifyCarried checks that the next run starts with the unread signals of a run, in order. After a
-// reset, the next run starts with all signals.
+// verifyCarried checks the signals that the run "to" gets from the previous run "from": exactly the
+// signals that the code of "from" has not taken, in order. If a reset started "to", it gets all
+// signals of "from".
 func verifyCarried(from, to *history) error {
 	text := func(e *model.Event) string { return e.Name + " " + e.RequestID + " " + string(e.Input.Data) }
 	var left, carried []string
@@ -440,7 +446,7 @@ func verifyCarried(from, to *history) error {
 	}
 
 	if !slices.Equal(left, carried) {
-		return wrong("run %s has left signals %q, the next one begins with %q", from.row.Start.Run, left, carried)
+		return wrong("run %s leaves the signals %q, but the next run starts with %q", from.row.Start.Run, left, carried)
 	}
 	return nil
 }
@@ -454,22 +460,24 @@ func (w *world) verifyTimers(h *histories) error {
 	for _, t := range timers {
 		for _, r := range h.runs {
 			if r.row.Start.Run == t.Run && r.row.Outcome.Status.Closed() {
-				return wrong("timer %s of %s is left, which has ended", t.ID, t.Address)
+				return wrong("timer %s of %s is left, although its run has ended", t.ID, t.Address)
 			}
 		}
 	}
 	return nil
 }
 
-// verifyBodies checks that every body has run: once, or at most once per process if a process has
-// crashed or was fenced.
+// verifyBodies checks how often the body of each step has run. It must have run as often as the
+// scenario says. If a process has crashed or was fenced, every process may have run it that often.
+// If the fault can make the store refuse or lose outcomes, there is no maximum.
 func (w *world) verifyBodies() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	crashed := w.strike.kind != nil && w.strike.kind.crash && w.strike.hasHappened()
 
-	// After an outage that is longer than a lease, the first process that returns fences the
-	// others, and they may repeat work. When a shard moves in good order, no work is repeated.
+	// After an outage that is longer than a lease, the first process that reaches the store again
+	// fences the others. Work that the others have not committed is then repeated. When a shard
+	// moves in good order, no work is repeated.
 	outlived := w.strike.kind != nil && w.strike.kind.span > 0 && w.strike.hasHappened() && w.current.processes > 1
 	for name, want := range w.s.bodies {
 		got, most := w.bodies[name], want
@@ -493,8 +501,8 @@ func (w *world) verifyBodies() error {
 	return nil
 }
 
-// verifyNodes checks that all nodes have left and have freed their shards. A node that died, or
-// could not deregister, leaves its shards for other nodes to acquire.
+// verifyNodes checks that all nodes have deregistered and own no shards. If lostLease is true,
+// shards may still have an owner. goodbyesLost says how many nodes may still be registered.
 func (w *world) verifyNodes() error {
 	v, err := w.mem.Members(context.Background())
 	if err != nil {
@@ -502,11 +510,11 @@ func (w *world) verifyNodes() error {
 	}
 	for _, o := range v.Owners {
 		if !o.Node.IsZero() && !w.lostLease() {
-			return wrong("shard %d belongs to %s after everybody has left", o.Shard, o.Node)
+			return wrong("shard %d belongs to %s after all nodes have left", o.Shard, o.Node)
 		}
 	}
 	if most := w.goodbyesLost(); len(v.Members) > most {
-		return wrong("%d nodes are registered after everybody has left, want %d", len(v.Members), most)
+		return wrong("%d nodes are registered after all nodes have left, want at most %d", len(v.Members), most)
 	}
 	return nil
 }
@@ -516,15 +524,17 @@ func (w *world) hasRefused() bool {
 	return w.strike.kind != nil && w.strike.kind.refuses && w.strike.hasHappened()
 }
 
-// lostLease reports whether a node has ended in any other way than in good order.
+// lostLease reports whether a node may have ended without releasing its shards: it died, or its
+// calls to the store failed for a while.
 func (w *world) lostLease() bool {
 	k := w.strike.kind
 	return k != nil && w.strike.hasHappened() && (k.crash || k.span > 0)
 }
 
-// goodbyesLost is how many nodes may stay registered. A node stays registered if it died without
-// shards that another node would take over, if it could not deregister, or if it got no reply to
-// its registration.
+// goodbyesLost returns how many nodes may still be registered at the end: nodes that could not
+// deregister, nodes that got no reply to their registration, and nodes that died. A dead node stays
+// registered until another node fences it. If no other node has to wait for its shards, all other
+// nodes may leave before that.
 func (w *world) goodbyesLost() int {
 	lost := w.lostLease()
 	w.strike.mu.Lock()
@@ -542,8 +552,9 @@ func (w *world) goodbyesLost() int {
 	return 0
 }
 
-// facts returns the histories as sorted lines, without the parts that differ from run to run:
-// times, run ids and derived keys.
+// facts returns the histories as sorted lines. It leaves out events of the kinds in ignore, and the
+// parts that differ each time the scenario runs: times, ids that are drawn at random, and the keys
+// that are derived from them.
 func (h *histories) facts(ignore ...model.EventKind) []string {
 	var lines []string
 	for a, runs := range h.chain {
@@ -606,7 +617,7 @@ func compare(want, got []string) error {
 			errs = append(errs, wrong("missing: %s", want[i]))
 			i++
 		case i == len(want) || got[j] < want[i]:
-			errs = append(errs, wrong("not there without a fault: %s", got[j]))
+			errs = append(errs, wrong("additional: %s", got[j]))
 			j++
 		default:
 			i, j = i+1, j+1

@@ -24,13 +24,14 @@ func TestExceptionsAreNotStale(t *testing.T) {
 				t.Errorf("%s has no %s: remove the exception", dir, top)
 			}
 			if len(exceptions[name]) < 20 {
-				t.Errorf("%s: %s needs a reason, not %q", dir, name, exceptions[name])
+				t.Errorf("%s: the exception %s needs a reason of at least 20 bytes, not %q", dir, name, exceptions[name])
 			}
 		}
 	}
 }
 
-// testsOf returns the names of the tests and examples of a package.
+// testsOf returns the names of all functions in the test files of a package, among them its tests
+// and examples.
 func testsOf(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}

@@ -2,8 +2,9 @@
 //
 // Go collects garbage when the heap has doubled. A server that is busy but keeps little has a heap
 // of a few megabytes, and collects it dozens of times per second. With a floor, Go does not collect
-// before the heap has reached a fixed size. A heap that is larger than half of the floor is
-// collected as always, so a floor costs at most its own size in additional memory.
+// before the heap has reached a fixed size. If more than half of that size is still in use after a
+// collection, Go lets the heap double as it does without a floor. So a floor costs at most its own
+// size in additional memory.
 package heap
 
 import (
@@ -16,8 +17,8 @@ import (
 // usualPercent is the growth at which Go collects garbage by default.
 const usualPercent = 100
 
-// leastHeap is Go's minimum heap at the usual percentage: no smaller heap is collected. It grows in
-// proportion to the percentage.
+// leastHeap is Go's minimum heap at the usual percentage. Go does not collect a heap that is
+// smaller than its minimum heap. The minimum heap is proportional to the percentage.
 const leastHeap = 4 << 20
 
 // Floor is a size that the heap may reach before garbage is collected.
@@ -30,7 +31,8 @@ type Floor struct {
 	ended   bool
 }
 
-// Keep sets a floor for the heap of this process. There can be one floor at a time.
+// Keep sets a floor for the heap of this process. The collector has one setting for the whole
+// process, so the caller must end a floor before it sets another one.
 func Keep(bytes uint64) *Floor {
 	f := &Floor{bytes: bytes, percent: usualPercent}
 	f.before = debug.SetGCPercent(usualPercent)
@@ -49,11 +51,11 @@ func (f *Floor) End() {
 	}
 }
 
-// follow adjusts the collector after each collection. It allocates an object without references:
-// the next collection frees the object, and the runtime then calls the cleanup function.
+// follow adjusts the collector after each collection. It allocates an object and keeps no reference
+// to it. So the next collection frees the object, and the runtime then calls the cleanup function.
 func (f *Floor) follow() {
-	// Go may put small objects without pointers into one block, and frees them together. An object
-	// with a pointer has memory of its own.
+	// Go may put small objects that contain no pointers into one block, and frees them together. An
+	// object that contains a pointer has memory of its own.
 	type garbage struct{ _ *byte }
 	runtime.AddCleanup(&garbage{}, func(f *Floor) {
 		if f.adjust() {
@@ -86,6 +88,7 @@ func (f *Floor) growth() int {
 	if live >= f.bytes || looked == 0 {
 		return usualPercent
 	}
-	most := 100 * f.bytes / leastHeap // above it, Go's minimum heap would be larger than the floor
+	// At a percentage above most, Go's minimum heap would be larger than the floor.
+	most := 100 * f.bytes / leastHeap
 	return max(usualPercent, int(min(100*(f.bytes-live)/looked, most)))
 }

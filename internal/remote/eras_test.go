@@ -26,8 +26,9 @@ func (l *listener) Call(ctx context.Context, r api.CallRequest) (model.Payload, 
 	return l.Backend.Call(ctx, r)
 }
 
-// A client draws request ids in the era that the server has named in an earlier answer. An id that
-// the caller gives stays as it is.
+// If the caller of a request gives no request id, the client draws one at random. The drawn id
+// names the era (a period in which clients draw ids) that the server has sent with an earlier
+// answer. An id that the caller gives stays as it is.
 func TestClientDrawsIDsInTheEraOfTheServer(t *testing.T) {
 	t.Parallel()
 	fund := perdure.NewEntity[int]("fund")
@@ -43,6 +44,6 @@ func TestClientDrawsIDsInTheEraOfTheServer(t *testing.T) {
 		eras[i] = model.EraOf(id)
 	}
 	if len(eras) != 4 || eras[0] != "" || eras[1] == "" || l.ids[2] != "mine" || eras[3] != eras[1] || l.ids[3] == l.ids[1] {
-		t.Errorf("the ids are %q, want the first one without an era and the other drawn ones with the same", l.ids)
+		t.Errorf("the ids are %q, want one without an era, one with an era, \"mine\", and another one with the same era", l.ids)
 	}
 }

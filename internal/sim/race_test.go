@@ -2,6 +2,7 @@
 
 package sim
 
-// underRace says whether the race detector is on. The race detector makes everything ten times as
-// slow and finds little, because a simulation has one goroutine.
+// underRace says whether the race detector is on. If it is, the tests simulate fewer seeds. The
+// race detector makes a simulation ten times as slow, and finds little, because each simulation
+// runs in one goroutine.
 const underRace = true

@@ -11,11 +11,13 @@ import (
 // Tasks reads what the store keeps of tasks outside the history of their run: dead tasks, the data
 // that tasks report, and their log lines. The tasks themselves are in the history.
 //
-// Dead tasks outlive their run, because an operator may still have to look at them. For that reason
-// each dead task has a copy of its input. A dead task stays until an operator, or the retention of
-// dead tasks, deletes it by its key. Data and log lines are deleted with their run. The data of a
-// task survives its retries. After the end of the task the data has no use, but it stays until the
-// run is deleted, because an earlier removal would cost one write per task.
+// A dead task is a task that has failed permanently. Dead tasks outlive their run, because an
+// operator may still have to look at them. For that reason each dead task has a copy of its input.
+// A dead task stays until an operator, or the retention of dead tasks, deletes it by its key. Data
+// and log lines are deleted with their run. Sweeps delete log lines earlier if they are older than
+// SweepRequest.LogsBefore. The data of a task survives its retries. After the end of the task, its
+// data stays until the run is deleted. Callers can still read the states and the streamed items,
+// and an earlier removal would cost one write per task.
 type Tasks interface {
 	// LoadDead returns a dead task, or nil if there is none. If its body cannot be decoded,
 	// LoadDead returns the values of its columns, as ListDead does, and an error of kind
@@ -37,8 +39,8 @@ type Tasks interface {
 	// LoadTaskData returns data of a task, or of all tasks of the run, ordered by task and name.
 	LoadTaskData(ctx context.Context, key RunKey, r DataRange) ([]TaskDatum, error)
 	// LoadLogs returns log lines of a task, or of all tasks of the run if task is empty. The result
-	// is in order, starts after the given place, and has at most limit lines. The store also has to
-	// read the lines of the other tasks of the run.
+	// is ordered by LogPlace, starts after the given place, and has at most limit lines. To find
+	// the lines of one task, the store reads the lines of all tasks of the run.
 	LoadLogs(ctx context.Context, key RunKey, task string, after LogPlace, limit int) ([]LogRow, error)
 }
 
@@ -54,7 +56,7 @@ func (k DeadKey) Compare(o DeadKey) int {
 }
 
 // DeadRow is a dead task. The tenant, kind, queue, time and fingerprint of its body are also
-// columns. The columns never change.
+// columns. These columns never change.
 type DeadRow struct {
 	DeadKey
 	// Requeued is how often the task was requeued.
@@ -67,7 +69,8 @@ func (r *DeadRow) Place() DeadPlace {
 	return DeadPlace{Shard: r.Shard, At: r.Body.At, Run: r.Run, Task: r.Task}
 }
 
-// Unreadable fills in the values of the columns of a dead task whose body cannot be decoded.
+// Unreadable sets the body of a dead task whose stored body cannot be decoded. The new body has
+// only the values of the columns, and why as the failure.
 func (r *DeadRow) Unreadable(columns DeadColumns, why error) {
 	r.Body = model.DeadTask{
 		Address: model.Address{Tenant: columns.Tenant}, Spec: model.TaskSpec{Kind: columns.Kind, Queue: columns.Queue},
@@ -93,7 +96,7 @@ type DeadMark struct {
 	Body       model.DeadTask
 }
 
-// DeadPlace is a position in lists of dead tasks. Lists by time, newest first, ignore the shard.
+// DeadPlace is a position in lists of dead tasks. ListDead ignores the field Shard.
 type DeadPlace struct {
 	Shard model.ShardID
 	At    model.Time
@@ -101,7 +104,8 @@ type DeadPlace struct {
 	Task  string
 }
 
-// Compare orders places by time, run and task. Lists use the reverse order.
+// Compare orders places by time, run and task. It ignores the shard. ListDead uses the reverse
+// order.
 func (p DeadPlace) Compare(o DeadPlace) int {
 	return cmp.Or(cmp.Compare(p.At, o.At), p.Run.Compare(o.Run), cmp.Compare(p.Task, o.Task))
 }
@@ -112,12 +116,13 @@ type DeadQuery struct {
 	Kinds       []string // any of these; empty for all
 	Queues      []string // any of these; empty for all
 	Fingerprint string   // empty for all
-	// From and To are the half-open interval of the times of failure. A zero bound is open.
+	// From and To select tasks that failed at or after From, and before To. A zero From or To is no
+	// bound.
 	From, To model.Time
 	// Requeued selects tasks that were requeued (true) or were not (false). Nil means all.
 	Requeued *bool
 	Limit    int
-	// After is the last row of the page before. The page continues after it.
+	// After is the place of the last row of the previous page. Zero selects the first page.
 	After DeadPlace
 }
 
@@ -137,7 +142,8 @@ type DeadGroup struct {
 	Message string
 }
 
-// CompareGroups orders groups by size, the largest first, then by their latest failure.
+// CompareGroups orders groups by size, the largest first. Groups of the same size are ordered by
+// the time of their latest failure, the most recent first.
 func CompareGroups(a, b DeadGroup) int {
 	return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.Last, a.Last), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Fingerprint, b.Fingerprint))
 }

@@ -1,4 +1,5 @@
 // Package flovynv1 has the messages and services of the Flovyn protocol, generated from
-// proto/flovyn/v1. SDKs of other projects speak this protocol, so the numbers of fields and enum
-// values in its messages never change.
+// proto/flovyn/v1. Flovyn is another project. A Perdure server speaks its protocol, so that the
+// SDKs of Flovyn work with Perdure. The numbers of fields and enum values must therefore never
+// change.
 package flovynv1

@@ -20,14 +20,14 @@ const (
 	// refreshEvery is how often the keys are read again. A key that the issuer removes from the set
 	// stays trusted until the next successful read.
 	refreshEvery = 5 * time.Minute
-	// refreshLeast is the minimum time between any read and the next read that a token with an
-	// unknown key causes.
+	// refreshLeast bounds how often tokens with unknown keys cause reads. Such a read starts
+	// refreshLeast after the start of the previous read at the earliest.
 	refreshLeast = time.Minute
 )
 
 // Source is where the keys of an issuer are: a file, a URL, or a URL that the issuer names.
 type Source struct {
-	place  string       // where the keys are, or the configuration of the issuer
+	place  string       // the file or URL of the keys, or the URL of the issuer's configuration
 	issuer string       // the issuer that names the URL of its keys; empty if place has the keys
 	client *http.Client // nil for a file
 	wake   chan struct{}
@@ -57,7 +57,7 @@ func NewSource(place string) (*Source, error) {
 // newClient returns a client that follows no redirects.
 func newClient() *http.Client {
 	return &http.Client{Timeout: fetchTime, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return errors.New("it is somewhere else, and redirects are not followed")
+		return errors.New("the server answered with a redirect, and redirects are not followed")
 	}}
 }
 
@@ -89,8 +89,8 @@ func (s *Source) read(ctx context.Context) ([]byte, error) {
 	return s.get(ctx, place, maxSet)
 }
 
-// get reads a URL. It reads at most one byte more than most, so that the caller notices a reply
-// that is too long.
+// get returns the content of a URL, cut off after most+1 bytes. If the caller gets more than most
+// bytes, it knows that the content is too long.
 func (s *Source) get(ctx context.Context, place string, most int64) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, place, http.NoBody)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Source) get(ctx context.Context, place string, most int64) ([]byte, err
 func (s *Source) Refresh() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // Run is already asked
+	default: // an earlier request to Run is still pending
 	}
 }
 
@@ -123,7 +123,7 @@ func (s *Source) Refresh() {
 func (s *Source) Reload() {
 	select {
 	case s.now <- struct{}{}:
-	default: // Run is already asked
+	default: // an earlier request to Run is still pending
 	}
 }
 

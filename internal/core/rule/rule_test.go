@@ -144,8 +144,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// A task takes its resources in an order that does not depend on the order of the rules, and takes
-// none twice.
+// Resolve returns the resources of a task in an order that does not depend on the order of the
+// rules, and each resource once.
 func TestResolveIsCanonical(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -185,7 +185,7 @@ func TestResolveIsCanonical(t *testing.T) {
 		}
 
 		if len(got) != want || !slices.IsSortedFunc(got, func(a, b rule.Use) int { return a.Resource.Compare(b.Resource) }) {
-			t.Fatalf("%+v, want %d", got, want)
+			t.Fatalf("%+v, want %d resources in canonical order", got, want)
 		}
 	})
 }
@@ -215,7 +215,7 @@ func TestBreakers(t *testing.T) {
 		id, got := s.Breaker(c.tenant, &model.TaskSpec{Breaker: c.name, Kind: c.kind})
 		if c.id != "" {
 			if same := s.BreakerConfig(id); same != got {
-				t.Errorf("%+v: %+v by its name, %+v by its task", c, same, got)
+				t.Errorf("%+v: BreakerConfig returns %+v, Breaker returns %+v, want the same", c, same, got)
 			}
 		}
 		if id.Name != c.id || got.Failures != c.failures || c.id != "" && id.Tenant != c.tenant {
@@ -225,7 +225,7 @@ func TestBreakers(t *testing.T) {
 
 	var none *rule.Set
 	if id, _ := none.Breaker("x", &model.TaskSpec{Breaker: "db"}); id.Name != "db" {
-		t.Error("a breaker that a task names needs no rule")
+		t.Errorf("without rules, the task that names breaker db has breaker %q", id.Name)
 	}
 }
 
@@ -305,11 +305,11 @@ func TestDisabledLimits(t *testing.T) {
 
 	for _, name := range []string{"selects", "named"} {
 		if n, ok := s.Numbers(rule.Resource{Name: name, Selector: "a", Tenant: "a"}); ok {
-			t.Errorf("%s has %v", name, n)
+			t.Errorf("the disabled limit %s has the numbers %v, want none", name, n)
 		}
 	}
 	if got := s.Limits(); len(got) != 3 || !got[0].Disabled || got[1].Why != "because" || got[1].Numbers != two {
-		t.Errorf("the set has lost the definitions: %+v", got)
+		t.Errorf("the set has lost definitions of disabled limits: %+v", got)
 	}
 }
 
@@ -325,16 +325,16 @@ func TestRulesAreBoundedPerTenant(t *testing.T) {
 
 	s := set(t, limits, []rule.Breaker{{Name: "x", Tenant: "c"}})
 	if uses := s.Resolve("a", &model.TaskSpec{Kind: "k", Queue: "q7"}, &model.Payload{}); len(uses) != 2 {
-		t.Errorf("a task of a needs %v", uses)
+		t.Errorf("a task of tenant a needs %v, want two resources", uses)
 	}
 	more := []rule.Breaker{{Name: "x", Tenant: "a"}, {Name: "x", Tenant: "c"}, {Name: "y", Tenant: "a"}}
 	_, err := rule.NewSet(limits, more)
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "tenant a: 1002 rules, at most 1000") {
-		t.Errorf("two rules more: %v", err)
+		t.Errorf("tenant a has two rules more than the maximum: %v", err)
 	}
 	fits, problems := rule.Fit(limits, more)
 	if len(problems) != 1 || len(fits.Limits()) != len(limits) || len(fits.Breakers()) != 1 || fits.Breakers()[0].Tenant != "c" {
-		t.Errorf("of them fit %d limits and the breakers %v: %v", len(fits.Limits()), fits.Breakers(), problems)
+		t.Errorf("Fit keeps %d limits and the breakers %v, with the problems %v", len(fits.Limits()), fits.Breakers(), problems)
 	}
 }
 
@@ -369,7 +369,8 @@ func TestForms(t *testing.T) {
 		t.Errorf("%s, %v", again, err)
 	}
 
-	// Versions that do not know disabled limits read every enabled one.
+	// Older versions do not know disabled limits, and refuse a limit with an unknown field. They
+	// can read an enabled limit, because its JSON has neither of the new fields.
 	l.Disabled, l.Why = false, ""
 	if enabled, err := json.Marshal(l); err != nil || string(enabled) != strings.Replace(writtenLimit, `,"disabled":true,"reason":"quota"`, "", 1) {
 		t.Errorf("%s, %v", enabled, err)
@@ -411,7 +412,7 @@ func FuzzPath(f *testing.F) {
 			return
 		}
 		if p.String() != text {
-			t.Fatalf("%q is %q", text, p)
+			t.Fatalf("path %q prints as %q", text, p)
 		}
 		key := p.Key(&model.Payload{Data: []byte(input)})
 		if len(key) > rule.MaxKey || strings.ContainsRune(key, 0) {

@@ -10,16 +10,18 @@ import (
 // such a message.
 const crew = 'c'
 
-// Foreman is a Handler that receives the questions of package crew.
+// Foreman is an interface that a Handler may also implement, to receive the questions of package
+// crew. A Post ignores these questions if its Handler does not implement Foreman.
 type Foreman interface {
-	// HandleCrew receives a question. It answers once, now or later, or never. It does not block.
+	// HandleCrew receives a question. It calls answer once, now or later, or never. It does not
+	// block.
 	HandleCrew(from model.NodeID, question []byte, answer func(answer []byte))
 }
 
-// Crew is a Post as package crew uses it.
+// Crew lets package crew use a Post: it sends questions as messages of the kind crew.
 type Crew struct{ Post *Post }
 
-// Call asks a node.
+// Call asks a node and waits for its answer, until ctx ends.
 func (c Crew) Call(ctx context.Context, to model.NodeID, question []byte) ([]byte, error) {
 	return c.Post.call(ctx, to, crew, question)
 }

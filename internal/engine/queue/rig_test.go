@@ -10,14 +10,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fakeGate has limits per group, and sometimes refuses without a reason. Two fake gates that get
-// the same calls give the same answers.
+// fakeGate is a gate with a limit per group. A moody gate also refuses some tasks of groups that
+// have room. Two fake gates with the same fields that get the same calls give the same answers.
 type fakeGate struct {
 	room  map[string]int
 	used  map[string]int
 	moody bool
 	calls []string
-	alias map[string]string // groups that have another name
+	// alias has, by breaker and fair key, the groups that do not have the name of their breaker.
+	alias map[string]string
 }
 
 func newFakeGate(moody bool) *fakeGate {
@@ -69,7 +70,7 @@ type rig struct {
 	gate, mirror  *fakeGate
 	now           model.Time
 	runs, claims  int64
-	items         []Item // every item ever created, in its latest form
+	items         []Item // every item that newItem has created
 	claimRefs     []model.ClaimRef
 	tenants, keys []string
 }
@@ -310,7 +311,8 @@ func (r *rig) match(t *rapid.T) {
 	same(t, "Match", got, want)
 }
 
-// check compares everything that both boards show without a change.
+// check compares what both boards report, and the calls that they have made to their gates. It also
+// checks the internal state of the board. It does not change the boards.
 func (r *rig) check(t *rapid.T) {
 	same(t, "calls of the gate", r.gate.calls, r.mirror.calls)
 	same(t, "Stats", r.board.Stats(), r.naive.stats())
@@ -321,7 +323,8 @@ func (r *rig) check(t *rapid.T) {
 	checkBooks(t, r.board)
 }
 
-// checkReason asks why a task does not move.
+// checkReason asks the board why a task does not move. The expected answer follows from the state
+// of the task on the naive board.
 func (r *rig) checkReason(t *rapid.T, k *naiveTask) {
 	got, ok := r.board.Explain(k.Ref)
 	want := model.WaitTurn
@@ -362,38 +365,38 @@ func checkBooks(t interface{ Fatalf(string, ...any) }, b *Board) {
 	leaves := 0
 	for _, ln := range b.lines {
 		if ln.tasks.len() == 0 || ln.group != b.groups[ln.name.group] || ln.site != b.sites[ln.site.name] {
-			t.Fatalf("line %v is empty, or belongs to nothing", ln.name)
+			t.Fatalf("line %v is empty, or the board does not have its group or its site", ln.name)
 		}
 		leaves += len(ln.leaves)
 	}
 
 	for _, c := range b.classes {
 		if c.workers <= 0 || (c.at != 0) != (c.free.len() > 0 && c.active.len() > 0) {
-			t.Fatalf("class %s: %d workers, at %d", c.name, c.workers, c.at)
+			t.Fatalf("class %s has %d workers, %d of them with free slots, %d levels that could start a task, and place %d among the ready classes", c.name, c.workers, c.free.len(), c.active.len(), c.at)
 		}
 
 		for _, lv := range c.levels {
 			if lv.leaves <= 0 || lv.leaves > leaves {
-				t.Fatalf("level %d of %s has %d leaves", lv.priority, c.name, lv.leaves)
+				t.Fatalf("level %d of %s has %d leaves, want 1 to %d", lv.priority, c.name, lv.leaves, leaves)
 			}
 			checkHeap(t, &lv.active)
 
 			for _, tn := range lv.tenants {
 				if tn.leaves <= 0 {
-					t.Fatalf("tenant %s in %s has nothing to do, and is remembered", tn.name, c.name)
+					t.Fatalf("the board keeps tenant %s of class %s, which has no waiting tasks", tn.name, c.name)
 				}
 				checkHeap(t, &tn.active)
 
 				for _, k := range tn.keys {
 					if k.leaves <= 0 || (k.at != 0) != (k.cells.len() > 0) {
-						t.Fatalf("key %v of %s has nothing to do, and is remembered", k.name, c.name)
+						t.Fatalf("the board keeps key %v of class %s with %d leaves and %d open cells, at place %d", k.name, c.name, k.leaves, k.cells.len(), k.at)
 					}
 					checkHeap(t, &k.cells)
 				}
 
 				for _, cl := range tn.cells {
 					if open := !cl.name.group.closed && !cl.name.site.paused; cl.leaves.len() == 0 || open != (cl.key != nil) || (cl.sharedAt != 0) != (open && cl.leaves.len() > 1) {
-						t.Fatalf("cell of %s has %d leaves, and is listed: %v, shared: %v", cl.name.group.name, cl.leaves.len(), cl.key != nil, cl.sharedAt != 0)
+						t.Fatalf("the cell of group %s has %d leaves; open: %v, listed under a key: %v, listed as shared: %v", cl.name.group.name, cl.leaves.len(), open, cl.key != nil, cl.sharedAt != 0)
 					}
 					checkHeap(t, &cl.leaves)
 				}

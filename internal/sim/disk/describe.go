@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Describe lists the rows of a batch for the trace.
+// Describe lists the rows of a batch for the trace of a simulation. It leaves out dead tasks, the
+// data and log lines of tasks, token marks, and what Removes and EntityRemoves delete.
 func Describe(b *store.Batch) string {
 	var t strings.Builder
 	for _, k := range b.Deletes {

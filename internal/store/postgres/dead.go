@@ -14,7 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// dead writes the dead tasks of a batch. It sends nothing for a batch without dead tasks.
+// dead adds the statements that insert, change and delete dead tasks. It adds a statement only if
+// the batch has rows for it.
 func (w *writer) dead() {
 	if rows := w.batch.Dead; len(rows) > 0 {
 		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].DeadKey) })
@@ -65,8 +66,9 @@ func (e *encoder) deadRows(n int, row func(i int) (key store.DeadKey, requeued i
 
 const deadColumns = `d.shard, d.run, d.task, d.requeued, d.at, d.tenant, d.kind, d.queue, d.fingerprint, d.body`
 
-// scanDead reads the columns deadColumns of dead tasks. For a dead task that cannot be decoded it
-// fills in the columns and calls bad with the error.
+// scanDead reads rows with the columns deadColumns. If the body of a dead task cannot be decoded,
+// or contradicts the other columns, scanDead builds a body from the other columns and the error. It
+// then calls bad with the error.
 func scanDead(rows pgx.Rows, err error, bad func(err error)) (out []store.DeadRow, _ error) {
 	if err != nil {
 		return nil, err
@@ -116,9 +118,10 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow
 
 func ignore(error) {}
 
-// deadListing returns the condition of a query. If alike is set, the query reads groups. Otherwise
-// it reads rows in the order of time. The indexes are partial. PostgreSQL uses a partial index only
-// if the condition of the index is part of the query.
+// deadListing returns the table and the condition of a query. If alike is set, the query reads
+// groups. Otherwise it reads or counts rows, and rows are ordered by time. The indexes are partial.
+// PostgreSQL uses a partial index only if the condition of the query implies the condition of the
+// index.
 func deadListing(q *store.DeadQuery, alike bool) *listing {
 	l := &listing{from: "{schema}.dead d"}
 	l.and("d.tenant = %s", q.Tenant)
@@ -149,7 +152,8 @@ func deadListing(q *store.DeadQuery, alike bool) *listing {
 	return l
 }
 
-// deadPage returns the statement of one page. The last argument is the limit.
+// deadPage returns the statement of one page. The arguments of the statement are l.args and then
+// the limit.
 func (l *listing) deadPage(q *store.DeadQuery) string {
 	if q.After != (store.DeadPlace{}) {
 		l.and("(d.at, d.run, d.task) < (%s, %s, %s)", q.After.At, runArg(q.After.Run), q.After.Task)
@@ -187,8 +191,8 @@ func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (n int64, err 
 	return n, err
 }
 
-// deadGroups returns the statement of groups with the last dead task of each. The last argument is
-// the limit.
+// deadGroups returns the statement that reads groups, each with its latest dead task. The arguments
+// of the statement are l.args and then the limit.
 func (l *listing) deadGroups() string {
 	return fmt.Sprintf(`
 select g.n, g.first, x.* from (
@@ -200,7 +204,7 @@ cross join lateral (
 order by g.n desc, g.last desc, g.kind, g.fingerprint`, l.where.String(), len(l.args)+1, deadColumns)
 }
 
-// GroupDead returns dead tasks by kind and fingerprint.
+// GroupDead returns groups of dead tasks that have the same kind and fingerprint.
 func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (out []store.DeadGroup, err error) {
 	l := deadListing(&q, true)
 	sql := expand(s.cfg.schema, l.deadGroups())
@@ -231,8 +235,8 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 	return out, err
 }
 
-// loadDeadBefore reads the shards one by one, as recovery does. It reads the bodies only of the
-// rows that it returns.
+// loadDeadBefore reads the shards one by one, like the statements in recovery.go. It reads the
+// bodies only of the rows that it returns.
 const loadDeadBefore = `
 select ` + deadColumns + `
 from (
@@ -249,7 +253,8 @@ order by k.nr, k.at, k.run, k.task`
 
 // LoadDeadBefore returns the dead tasks that failed before the given time, in the given shards.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) (out []store.DeadRow, err error) {
-	// shards per statement: each reads up to limit rows and drops most of them
+	// perQuery is the number of shards per statement. A statement reads up to limit keys of every
+	// shard, but returns at most limit rows in all. So more shards would only waste more reads.
 	const perQuery = 32
 	err = s.read(ctx, "load old dead tasks", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil

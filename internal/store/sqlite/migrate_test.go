@@ -26,7 +26,7 @@ const (
 	dropEntities = dropTokens + `drop table perdure_entities; drop table perdure_mailbox;`
 )
 
-// dropTasks undoes migration 5 and the later migration for entities.
+// dropTasks undoes migration 5 and all migrations from 7 on. It does not undo migration 6.
 const dropTasks = dropEntities + `drop table perdure_dead; drop table perdure_task_data; drop table perdure_task_logs; drop table perdure_settings;
 	delete from perdure_meta where name in ('settings', 'settings_swept');`
 
@@ -65,7 +65,7 @@ func TestUpgradeBeforeTokens(t *testing.T) {
 	began := time.Now()
 	f, _ := openUpgraded(t, dropTokens, 7)
 	if got := f.Join(1).Acquire(1); len(got) != 1 || got[0].Tokens < began.UnixMicro() {
-		t.Errorf("acquired %+v, want a mark that is not below the clock", got)
+		t.Errorf("acquired %+v, want one shard with a token mark of at least %d", got, began.UnixMicro())
 	}
 }
 
@@ -77,7 +77,8 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 }
 
 // Older versions did not store the names of the remote workers of servers. The upgrade adds one
-// name that stands for all of these workers, with a home that is no existing process. A new store
+// name that stands for all of these workers. The home of a worker is the process of its server. The
+// upgrade does not know that process, so the added name has the zero id as its home. A new store
 // has no names.
 func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
 	t.Parallel()
@@ -85,7 +86,7 @@ func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
 	f, _ := openUpgraded(t, dropWorkers, 10)
 	homes, err := f.Store.WorkerHomes(t.Context())
 	if err != nil || !slices.Equal(homes, []model.NodeID{{}}) {
-		t.Errorf("homes %v, %v; want one that no process has", homes, err)
+		t.Errorf("homes %v, %v; want only the zero id", homes, err)
 	}
 	fresh := openTest(t, Config{Path: filepath.Join(t.TempDir(), "new.db")})
 	if homes, err = fresh.WorkerHomes(t.Context()); err != nil || len(homes) > 0 {
@@ -158,8 +159,8 @@ func TestFilesKeepTheirPageSize(t *testing.T) {
 	}
 }
 
-// The SQL that Script prints creates the same tables as Open. After it has run, nothing is left to
-// do.
+// The SQL that Script returns creates the same tables as Open. After that SQL has run, Script
+// returns no further SQL.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -195,11 +196,11 @@ func TestScript(t *testing.T) {
 	}
 	want, got := tables(opened, ""), tables(made, text)
 	if !slices.Equal(want, got) || len(want) < 20 {
-		t.Errorf("the script made %d things, Open %d:\n%q\n%q", len(got), len(want), got, want)
+		t.Errorf("the script created %d tables, indexes and rows, Open %d:\n%q\n%q", len(got), len(want), got, want)
 	}
 
 	if rest, err := Script(t.Context(), Config{Path: made}); err != nil || rest != "" {
-		t.Errorf("after the script: %q, %v", rest, err)
+		t.Errorf("after the script has run, Script still returns %q, %v", rest, err)
 	}
 	closeTest(t, openTest(t, Config{Path: made}))
 }
