@@ -24,6 +24,12 @@ where (u.request = '' or (
 	putOnce = `
 on conflict (shard, id) do nothing`
 	sameGroups = `(select m.groups from {schema}.meta m where m.id = 1) = $9`
+
+	// The condition on xmin selects only rows of this transaction. A row that another transaction
+	// has stored must stay, because its owner may have read it.
+	takeBack = `
+delete from {schema}.inbox where shard = $1 and id = $2 and xmin = pg_current_xact_id()::xid and exists (
+  select from {schema}.requests where shard = $1 and key = $3 and id = $4 and workflow = $5 and tenant = $6)`
 )
 
 // PutInbox stores requests that are not in the inbox yet and whose answers are not remembered. An
@@ -39,12 +45,6 @@ on conflict (shard, id) do nothing`
 // If shard groups were added after this process had opened the store, the process may compute the
 // wrong shard for a name that chooses a group. PutInbox refuses such requests.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
-	// The condition on xmin selects only rows of this transaction. A row that another transaction
-	// has stored must stay, because its owner may have read it.
-	const takeBack = `
-delete from {schema}.inbox where shard = $1 and id = $2 and xmin = pg_current_xact_id()::xid and exists (
-  select from {schema}.requests where shard = $1 and key = $3 and id = $4 and workflow = $5 and tenant = $6)`
-
 	const op = "put inbox"
 	if len(rows) == 0 {
 		return nil
@@ -67,6 +67,7 @@ delete from {schema}.inbox where shard = $1 and id = $2 and xmin = pg_current_xa
 	grouped := slices.ContainsFunc(rows, func(r store.InboxRow) bool { return model.MayChooseGroup(r.Message.To.Type) })
 	return s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
 		var batch pgx.Batch
+		batch.Queue(keepPlans)
 		args := []any{shards, ids, notBefore, tenants, workflows, keys, requests, bodies}
 		if grouped {
 			// AddGroups locks the table, so the groups do not change between the two statements.
@@ -85,15 +86,15 @@ delete from {schema}.inbox where shard = $1 and id = $2 and xmin = pg_current_xa
 	})
 }
 
-// LoadReplies returns the remembered answers for the requests.
-func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out []store.Reply, err error) {
-	const load = `
+const loadReplies = `
 select r.shard, r.tenant, r.workflow, r.key, r.id, r.at, r.body
 from unnest($1::smallint[], $2::text[], $3::text[], $4::text[], $5::text[]) u (shard, tenant, workflow, key, id)
 cross join lateral (
   select q.shard, q.tenant, q.workflow, q.key, q.id, q.at, q.body from {schema}.requests q
   where q.shard = u.shard and q.key = u.key and q.id = u.id and q.workflow = u.workflow and q.tenant = u.tenant limit 1) r`
 
+// LoadReplies returns the remembered answers for the requests.
+func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out []store.Reply, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -101,18 +102,16 @@ cross join lateral (
 
 	err = s.read(ctx, "load replies", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
-		rows, err := c.Query(ctx, s.sql(load), shards, tenants, workflows, names, ids)
-		if err != nil {
+		return queryKept(ctx, c, func(rows pgx.Rows) error {
+			var r store.Reply
+			var body []byte
+			_, err := pgx.ForEachRow(rows, []any{&r.Shard, &r.Address.Tenant, &r.Address.Type, &r.Address.Key, &r.ID, &r.At, &body}, func() error {
+				r.Body, body = body, nil
+				out = append(out, r)
+				return nil
+			})
 			return err
-		}
-		var r store.Reply
-		var body []byte
-		_, err = pgx.ForEachRow(rows, []any{&r.Shard, &r.Address.Tenant, &r.Address.Type, &r.Address.Key, &r.ID, &r.At, &body}, func() error {
-			r.Body, body = body, nil
-			out = append(out, r)
-			return nil
-		})
-		return err
+		}, s.sql(loadReplies), shards, tenants, workflows, names, ids)
 	})
 
 	return out, err

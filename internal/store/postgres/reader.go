@@ -11,11 +11,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// LoadOutcomes returns the rows of the given runs that are closed.
-func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) (out []store.Execution, err error) {
-	const load = `
+const loadOutcomes = `
 select x.* from unnest($1::smallint[], $2::uuid[]) u (shard, run)
 cross join lateral (select {execution} from {schema}.executions e where e.shard = u.shard and e.run = u.run and e.state > 1 limit 1) x`
+
+// LoadOutcomes returns the rows of the given runs that are closed.
+func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) (out []store.Execution, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -29,14 +30,12 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 	}
 
 	err = s.read(ctx, "load outcomes", func(ctx context.Context, c *pgx.Conn) error {
-		rows, err := c.Query(ctx, s.sql(load), shards, runs)
-		if err != nil {
+		return queryKept(ctx, c, func(rows pgx.Rows) (err error) {
+			out, err = scanExecutions(rows, func(_ *executionRow, e *store.Execution, _ error) { *e = store.Execution{} })
+			// A row that cannot be read is left out.
+			out = slices.DeleteFunc(out, func(e store.Execution) bool { return e.Start.Run.IsZero() })
 			return err
-		}
-		out, err = scanExecutions(rows, func(_ *executionRow, e *store.Execution, _ error) { *e = store.Execution{} })
-		// A row that cannot be read is left out.
-		out = slices.DeleteFunc(out, func(e store.Execution) bool { return e.Start.Run.IsZero() })
-		return err
+		}, s.sql(loadOutcomes), shards, runs)
 	})
 
 	return out, err

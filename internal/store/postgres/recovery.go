@@ -145,6 +145,22 @@ select seq, at, kind, body from (
 // setting plans as usual.
 const keepPlans = `select set_config('plan_cache_mode', 'force_generic_plan', true) where current_setting('plan_cache_mode', true) is not null`
 
+// queryKept makes a query whose plan the server keeps (see keepPlans), and gives its rows to scan.
+func queryKept(ctx context.Context, c *pgx.Conn, scan func(pgx.Rows) error, sql string, args ...any) error {
+	var batch pgx.Batch
+	batch.Queue(keepPlans)
+	batch.Queue(sql, args...)
+	results := c.SendBatch(ctx, &batch)
+	_, err := results.Exec()
+	if err == nil {
+		var rows pgx.Rows
+		if rows, err = results.Query(); err == nil {
+			err = scan(rows)
+		}
+	}
+	return cmp.Or(err, results.Close())
+}
+
 // loadRun returns the statements that load a run: its row, its events, and its timers while it is
 // open. The limits of the events are the parameters more and more+1.
 func loadRun(named string, more int) [3]string {
@@ -389,11 +405,9 @@ func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) (out []stor
 	return out, err
 }
 
-// LoadMessages returns the messages that directly follow the cursors.
-func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
-	// If a number is missing, the statement does not return the rows after the gap. The length of a
-	// body is known without reading it.
-	const load = `
+// loadMessages reads the messages behind the cursors. If a number is missing, the statement does not
+// return the rows after the gap. The length of a body is known without reading it.
+const loadMessages = `
 select shard, from_shard, seq, body from (
 select x.*, sum(octet_length(x.body)) over (order by x.shard, x.from_shard, x.seq) - octet_length(x.body) as before from (
 select t.shard, p.from_shard, m.seq, m.body
@@ -404,6 +418,8 @@ cross join lateral (
 where m.seq = c.position + m.nr
 limit $2) x) y where before < $3 or before = 0`
 
+// LoadMessages returns the messages that directly follow the cursors.
+func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
 	all := sortedShards(shards, 0)
 	if len(all) == 0 || limit <= 0 {
 		return nil, false, nil
@@ -412,19 +428,17 @@ limit $2) x) y where before < $3 or before = 0`
 
 	err = s.read(ctx, "load messages", func(ctx context.Context, c *pgx.Conn) error {
 		out, size = nil, 0
-		rows, err := c.Query(ctx, s.sql(load), all, limit, maxBytes)
-		if err != nil {
+		return queryKept(ctx, c, func(rows pgx.Rows) error {
+			var m store.MessageRow
+			var body pgtype.DriverBytes
+			_, err := pgx.ForEachRow(rows, []any{&m.To, &m.From, &m.Seq, &body}, func() error {
+				m.Message, m.Damaged = readMessage(body, "message %d from shard %d to shard %d", m.Seq, m.From, m.To)
+				out = append(out, m)
+				size += len(body)
+				return nil
+			})
 			return err
-		}
-		var m store.MessageRow
-		var body pgtype.DriverBytes
-		_, err = pgx.ForEachRow(rows, []any{&m.To, &m.From, &m.Seq, &body}, func() error {
-			m.Message, m.Damaged = readMessage(body, "message %d from shard %d to shard %d", m.Seq, m.From, m.To)
-			out = append(out, m)
-			size += len(body)
-			return nil
-		})
-		return err
+		}, s.sql(loadMessages), all, limit, maxBytes)
 	})
 
 	slices.SortFunc(out, func(a, b store.MessageRow) int {
@@ -457,23 +471,21 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 
 	err = s.read(ctx, "load inbox", func(ctx context.Context, c *pgx.Conn) error {
 		out, size = nil, 0
-		rows, err := c.Query(ctx, s.sql(loadInbox), all, now, limit, maxBytes)
-		if err != nil {
+		return queryKept(ctx, c, func(rows pgx.Rows) error {
+			var r store.InboxRow
+			var id pgtype.UUID
+			var body pgtype.DriverBytes
+
+			_, err := pgx.ForEachRow(rows, []any{&r.Shard, &id, &r.NotBefore, &body, &r.Seen}, func() error {
+				r.ID = id.Bytes
+				r.Message, r.Damaged = readMessage(body, "request %s in the inbox of shard %d", r.ID, r.Shard)
+				out = append(out, r)
+				size += len(body)
+				return nil
+			})
+
 			return err
-		}
-		var r store.InboxRow
-		var id pgtype.UUID
-		var body pgtype.DriverBytes
-
-		_, err = pgx.ForEachRow(rows, []any{&r.Shard, &id, &r.NotBefore, &body, &r.Seen}, func() error {
-			r.ID = id.Bytes
-			r.Message, r.Damaged = readMessage(body, "request %s in the inbox of shard %d", r.ID, r.Shard)
-			out = append(out, r)
-			size += len(body)
-			return nil
-		})
-
-		return err
+		}, s.sql(loadInbox), all, now, limit, maxBytes)
 	})
 
 	return out, len(out) == limit || size >= maxBytes && size > 0, err
