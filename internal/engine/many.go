@@ -25,7 +25,7 @@ const manyAtOnce = 64
 // commits.
 func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	sent := make([]Sent, len(ms))
-	b := &bundle{sent: sent, done: make(chan struct{})}
+	b := &bundle{sent: sent, answered: make([]bool, len(ms)), done: make(chan struct{})}
 	ops := map[*laneShell][]op{}
 	var rest []int
 
@@ -101,8 +101,9 @@ type bundle struct {
 	left atomic.Int64
 	done chan struct{}
 
-	mu   sync.Mutex
-	sent []Sent // nil once the caller has given up
+	mu       sync.Mutex
+	sent     []Sent // nil once the caller has given up
+	answered []bool
 }
 
 // part is one of the messages.
@@ -114,7 +115,7 @@ type part struct {
 func (p part) finish(a *lane.Answer) {
 	p.b.mu.Lock()
 	if p.b.sent != nil {
-		p.b.sent[p.i] = Sent{a.Answer, a.Err}
+		p.b.sent[p.i], p.b.answered[p.i] = Sent{a.Answer, a.Err}, true
 	}
 	p.b.mu.Unlock()
 	p.b.over()
@@ -130,8 +131,8 @@ func (b *bundle) over() {
 func (b *bundle) failCall(i int, why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sent != nil && b.sent[i].Err == nil && b.sent[i].Answer.Run.IsZero() {
-		b.sent[i].Err = why
+	if b.sent != nil && !b.answered[i] {
+		b.sent[i].Err, b.answered[i] = why, true
 	}
 }
 
@@ -142,7 +143,7 @@ func (b *bundle) abandon(why error) []Sent {
 	sent := b.sent
 	b.sent = nil
 	for i := range sent {
-		if sent[i].Err == nil && sent[i].Answer.Run.IsZero() {
+		if !b.answered[i] {
 			sent[i].Err = why
 		}
 	}

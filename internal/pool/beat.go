@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -61,10 +62,13 @@ func (p *Pool) beat() {
 	sent := time.Now()
 	replies, err := p.sendBeats(ctx, beats)
 	cancel()
+	if err == nil && len(replies) != len(beats) {
+		err = fmt.Errorf("%d answers to %d heartbeats", len(replies), len(beats))
+	}
 
 	// After a failed call the pool may still have the claims. It continues to execute and sends the
 	// heartbeat again soon.
-	if err != nil || len(replies) != len(beats) {
+	if err != nil {
 		if p.ctx.Err() == nil {
 			p.unheard.Fail(err, "tasks", len(beats))
 		}

@@ -245,6 +245,24 @@ func TestBeatsAreSentAgain(t *testing.T) {
 	})
 }
 
+// If a session answers fewer heartbeats than it got, the pool does not know which claims it still
+// has. It executes its tasks and sends the heartbeats again.
+func TestMissingAnswersToBeats(t *testing.T) {
+	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
+		e.withLock(func() { e.terse = true })
+		r := e.claim("polite", model.TaskSpec{Silence: 9 * time.Second})
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		e.withLock(func() {
+			if len(e.beats) != 4 { // after 3 s, and then each second
+				t.Errorf("%d beats, want 4", len(e.beats))
+			}
+			e.terse = false
+		})
+		e.finish(r, succeed)
+	})
+}
+
 // TestProgressJoinsTheNextBeat reports progress often: the pool sends the last value, at most once
 // a second.
 func TestProgressJoinsTheNextBeat(t *testing.T) {
