@@ -269,9 +269,16 @@ func (c *config) laneSettings(k laneKey) settings {
 	return s
 }
 
-// laneName returns the application name of a commit connection. FenceNode looks for it. PostgreSQL
-// keeps 63 bytes.
+// laneName returns the application name of a commit connection. FenceNode looks for the id of the
+// node in it, so PostgreSQL must keep the whole name: it keeps 63 bytes, and replaces characters
+// that are not ASCII, some versions by longer ones.
 func laneName(name string, k laneKey) string {
 	const most = 20
-	return fmt.Sprintf("%.*s %s lane %d", most, name, k.node, k.lane)
+	ascii := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, name)
+	return fmt.Sprintf("%.*s %s lane %d", most, ascii, k.node, k.lane)
 }

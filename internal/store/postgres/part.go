@@ -125,13 +125,15 @@ cross join lateral (select q.position from {schema}.cursors q where q.to_shard =
 	if len(pairs) == 0 {
 		return nil, nil
 	}
-	to, from := make([]model.ShardID, len(pairs)), make([]model.ShardID, len(pairs))
-	for i, p := range pairs {
-		to[i], from[i] = min(p.To, model.MaxShards-1), min(p.From, model.MaxShards-1)
+	var to, from []int16
+	for _, p := range pairs {
+		if p.To < model.MaxShards && p.From < model.MaxShards {
+			to, from = append(to, int16(p.To)), append(from, int16(p.From))
+		}
 	}
 
 	err = s.read(ctx, "load cursors", func(ctx context.Context, c *pgx.Conn) error {
-		rows, err := c.Query(ctx, s.sql(load), shardArgs(to), shardArgs(from))
+		rows, err := c.Query(ctx, s.sql(load), to, from)
 		if err != nil {
 			return err
 		}

@@ -46,19 +46,12 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 	}
 	var runs []pgtype.UUID
 
-	err := s.read(ctx, "read raw rows", func(ctx context.Context, c *pgx.Conn) error {
-		rows, err := c.Query(ctx, s.sql(sql), args...)
-		if err != nil {
-			return err
-		}
-		var id pgtype.UUID
-		var text string
-		_, err = pgx.ForEachRow(rows, []any{&id, &text}, func() error {
-			runs = append(runs, id)
-			return each(store.RawRow{Table: "executions", Run: id.Bytes, Row: []byte(text)})
-		})
-		return err
-	})
+	var id pgtype.UUID
+	var text string
+	err := s.eachRaw(ctx, []any{&id, &text}, func() error {
+		runs = append(runs, id)
+		return each(store.RawRow{Table: "executions", Run: id.Bytes, Row: []byte(text)})
+	}, sql, args...)
 	for _, id := range runs {
 		for _, table := range rawTables {
 			if err != nil {
@@ -73,15 +66,33 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 
 // readRaw calls each with the rows that a statement finds. The template names their table and run.
 func (s *Store) readRaw(ctx context.Context, template store.RawRow, each func(store.RawRow) error, sql string, args ...any) error {
+	var text string
+	return s.eachRaw(ctx, []any{&text}, func() error {
+		return each(store.RawRow{Table: template.Table, Run: template.Run, Row: []byte(text)})
+	}, sql, args...)
+}
+
+// eachRaw scans the rows that a statement finds, and calls each for every row. If the connection
+// breaks after the first row, eachRaw does not repeat the statement, because each would get rows
+// twice.
+func (s *Store) eachRaw(ctx context.Context, scans []any, each func() error, sql string, args ...any) error {
+	var broken error
 	return s.read(ctx, "read raw rows", func(ctx context.Context, c *pgx.Conn) error {
+		if broken != nil {
+			return broken
+		}
 		rows, err := c.Query(ctx, s.sql(sql), args...)
 		if err != nil {
 			return err
 		}
-		var text string
-		_, err = pgx.ForEachRow(rows, []any{&text}, func() error {
-			return each(store.RawRow{Table: template.Table, Run: template.Run, Row: []byte(text)})
+		begun := false
+		_, err = pgx.ForEachRow(rows, scans, func() error {
+			begun = true
+			return each()
 		})
+		if begun {
+			broken = err
+		}
 		return err
 	})
 }

@@ -192,7 +192,7 @@ delete from {schema}.task_logs where ctid = any (array(
 		})
 	})
 	if err != nil {
-		return 0, err
+		return answered, err
 	}
 
 	return answered + swept, nil

@@ -15,10 +15,11 @@ func userTimeout(d time.Duration) func(network, address string, c syscall.RawCon
 		if network != "tcp" && network != "tcp4" && network != "tcp6" {
 			return nil
 		}
-		var err error
-		return errors.Join(c.Control(func(fd uintptr) {
-			err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
-		}), err)
+		var set error
+		err := c.Control(func(fd uintptr) {
+			set = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(d.Milliseconds()))
+		})
+		return errors.Join(err, set)
 	}
 }
 
