@@ -28,8 +28,13 @@ export GOGC="${GOGC:-400}"
 # finish their reports. A tenth of a second is enough.
 export GORACE="atexit_sleep_ms=100${GORACE:+ $GORACE}"
 
-remove=() # directories to remove when the script ends
-trap '[ "${#remove[@]}" -eq 0 ] || rm -rf -- "${remove[@]}"' EXIT
+remove=()   # directories to remove when the script ends
+background= # process group of the step that runs in the background
+end() {
+	[ -z "$background" ] || kill -- "-$background" 2>/dev/null || true
+	[ "${#remove[@]}" -eq 0 ] || rm -rf -- "${remove[@]}"
+}
+trap end EXIT
 
 # Tests start thousands of servers and files that live for seconds. The script puts them into memory
 # if there is room and the file system allows programs to run.
@@ -54,8 +59,9 @@ room && mkdir -p "$programs" || programs=
 # processor sets $used to the processor time of all commands so far, in seconds. Unlike the elapsed
 # time, it does not include other programs on this machine.
 processor() {
-	times >"$tally/times"
-	used=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$tally/times")
+	local file=$tally/times.$BASHPID
+	times >"$file" # in a pipe, `times` would run in another shell
+	used=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$file")
 }
 
 # step NAME COMMAND…: runs a step, prints its name and how long it took, and stops the script if the
@@ -72,6 +78,22 @@ step() {
 	fi
 	processor
 	printf '==> %s: ok, %d s, %d s of processor time\n' "$name" $((SECONDS - begin)) $((used - before))
+}
+
+# beside NAME COMMAND…: starts a step in the background. finish waits for the end of that step,
+# prints its output, and stops the script if the step has failed.
+beside() {
+	set -m # the step gets a process group, so that `end` can stop all its processes
+	(step "$@") >"$tally/background" 2>&1 </dev/null &
+	set +m
+	background=$!
+}
+finish() {
+	local status=0
+	wait "$background" || status=$?
+	background=
+	cat "$tally/background"
+	[ "$status" -eq 0 ] || exit "$status"
 }
 
 # The patterns below divide the packages.
@@ -175,12 +197,12 @@ short() {
 		PERDURE_TEST_DIAL=1 tested short -short -- "$module"
 }
 # Most of these tests wait for leases, servers and processes, so more of them run at the same time.
-# The longest package starts first, so that it does not run alone at the end. In short mode the
+# The longest packages start first, so that they do not run alone at the end. In short mode the
 # crash walk skips some calls, and two tests of the end-to-end suite leave out a case that takes a
 # minute; `make test-long` runs everything.
 # shellcheck disable=SC2046
 proofs() {
-	PERDURE_TEST_DIAL=also tested proofs -short -p 3 -parallel 6 -- "$module/internal/e2e" $(packages -E "$heavy|$divided" | grep -v /internal/e2e | sort -r)
+	PERDURE_TEST_DIAL=also tested proofs -short -p 3 -parallel 6 -- "$module"/internal/{cli,e2e,store/postgres} $(packages -E "$heavy|$divided" | sort -r)
 }
 
 step setup scripts/setup.sh
@@ -191,9 +213,11 @@ go build -o "$tally/tally" ./scripts/tally
 if [ "$mode" = race ]; then
 	step "test -race" race
 else
+	# Most of the first step is waiting, and most of the second is computing.
+	beside "test, whole" whole
 	step "crash walk, end to end, chaos" proofs
-	step "test, whole" whole
 	step "test, short" short
+	finish
 	step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
 	step "first workflow by curl" scripts/first-curl.sh
 fi

@@ -259,7 +259,7 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 // liveMembers returns the nodes that are alive and are not stopping. It adds dead nodes to the
 // actions, so that the caller fences them.
 func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member {
-	var live []store.Member
+	live := make([]store.Member, 0, len(m.view.Members))
 	for _, n := range m.view.Members {
 		expired := m.isExpired(mono, &n)
 		self := n.ID == m.cfg.Self.ID

@@ -48,7 +48,8 @@ func assign(v *store.View, live []store.Member) []model.NodeID {
 }
 
 // takersOf returns the nodes that take shards of a group. The result is a new slice.
-func takersOf(live []store.Member, group string) (out []store.Member) {
+func takersOf(live []store.Member, group string) []store.Member {
+	out := make([]store.Member, 0, len(live))
 	for i := range live {
 		if live[i].TakesGroup(group) {
 			out = append(out, live[i])

@@ -159,18 +159,21 @@ func (s *sim) actions() []func() {
 		})
 
 		for _, seq := range e.unread() {
-			// if steps settle, a step that depends on the signal may have settled although its turn
-			// was lost
-			if s.drops > 0 && len(e.place) == 0 {
-				add(func() {
-					s.crashes--
-					s.drops--
-					s.lost = true
-					e.crash()
-					e.drop(seq)
-					e.activate(-1)
-				})
+			if s.drops == 0 {
+				break
 			}
+			add(func() {
+				s.crashes--
+				s.lost = true
+				e.crash()
+				// A step that depends on the signal may have settled although its turn was lost, also
+				// during the crash. The code must not lose the signal after that.
+				if len(e.place) == 0 {
+					s.drops--
+					e.drop(seq)
+				}
+				e.activate(-1)
+			})
 		}
 	}
 

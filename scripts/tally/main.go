@@ -11,6 +11,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -170,11 +171,13 @@ func appendResults(file string, results []result) (err error) {
 		}
 	}()
 
-	w := bufio.NewWriter(f)
+	// Several programs may append to the file at the same time, so all lines go into one write.
+	var lines bytes.Buffer
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Package, r.Test, r.Action, r.Reason)
+		fmt.Fprintf(&lines, "%s\t%s\t%s\t%s\n", r.Package, r.Test, r.Action, r.Reason)
 	}
-	return w.Flush()
+	_, err = f.Write(lines.Bytes())
+	return err
 }
 
 // total prints the tests that every run skipped, and one line: how many packages and tests ran, and
