@@ -63,7 +63,7 @@ type Flow interface {
 	// tasks.
 	Queues(ctx context.Context, tenant string) ([]QueueStatus, error)
 	// PauseQueue stops all processes from starting tasks of a queue until ResumeQueue. Pausing a
-	// paused queue and resuming a running one do nothing.
+	// paused queue only changes the reason. Resuming a running queue does nothing.
 	PauseQueue(ctx context.Context, tenant, name, why string) error
 	// ResumeQueue undoes PauseQueue.
 	ResumeQueue(ctx context.Context, tenant, name string) error

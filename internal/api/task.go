@@ -25,9 +25,10 @@ type BeatReply struct {
 
 // TaskSession is how a task worker talks to the engine.
 type TaskSession interface {
-	// Report says how claims ended. It does not wait for the commit; the engine calls Settled after
-	// the commit. Report blocks while the engine is full, and fails if the session or ctx has
-	// ended. The slot of the claim is free as soon as Report returns.
+	// Report says how a claim ended. It does not wait for the commit. After the commit the engine
+	// calls TaskWorker.Settle. Report blocks while the engine is full, and fails if the session has
+	// ended. If ctx ends first, the engine still delivers the report. The slot of the claim is free
+	// as soon as Report returns.
 	Report(ctx context.Context, r model.TaskReport) error
 	// Beat says which claims the worker still executes. The replies have the order of the beats.
 	Beat(ctx context.Context, beats []Beat) ([]BeatReply, error)
