@@ -96,8 +96,9 @@ type Inspection struct {
 	Superuser bool
 	// Standby is true if the server only reads: a replica.
 	Standby bool
-	// Pooler is the mode of the pooler between the store and the server: "", "session" or
-	// "transaction".
+	// Pooler is "session" if a pooler in session mode is between the store and the server. It is
+	// "transaction" if the store does not prepare statements, which a pooler in transaction mode
+	// needs. Otherwise it is empty.
 	Pooler string
 }
 

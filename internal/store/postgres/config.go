@@ -57,7 +57,8 @@ type Config struct {
 	// creating or upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a server that may lose acknowledged commits in a crash (fsync,
-	// synchronous_commit or full_page_writes off). It is for tests.
+	// synchronous_commit or full_page_writes off). It is for tests, and for processes that are not
+	// nodes.
 	AllowUnsafe bool
 	// AllowDivided accepts partitioned tables, although a sweep, which deletes rows that are no
 	// longer needed, would delete wrong rows in such tables. It is for tests.
