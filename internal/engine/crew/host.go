@@ -14,7 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// mostAlike is how many workers of the same class (see Hands) may join one owner.
+// mostAlike is how many workers of the same class (see Hands) may join one owner. Further workers
+// join only if they hold something of a lost owner.
 const mostAlike = 64
 
 // HostSide is the side of a node that has workers: it lets them join owners that lack their code.
