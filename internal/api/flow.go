@@ -123,7 +123,7 @@ const (
 type LimitTrial struct {
 	// Uses are the keys of the limit. Keys with the most tasks come first.
 	Uses []TrialUse
-	// Others counts the keys that Uses leaves out.
+	// Others counts the keys that Uses leaves out. Its field Waiting includes the delayed tasks.
 	Others OtherKeys
 	// Partial says that not all open tasks were counted, because there are too many.
 	Partial bool

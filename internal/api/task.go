@@ -47,10 +47,10 @@ type TaskSession interface {
 	// back to the queue and consume no attempt.
 	Leave(ctx context.Context) error
 	// Suspend ends the session of a worker that keeps its claims, because the node stops. The
-	// worker joins the next owner of the claims and brings them along. The engine has stored
-	// everything that the worker reported before.
+	// worker joins the next owner of the claims and brings them along. Suspend does not wait for
+	// the reports that the worker has made before: the engine stores them in the background.
 	Suspend()
 	// Lose ends the session of a worker that has disappeared. The attempts that the worker was
-	// executing are lost. The engine has stored everything that the worker reported before.
+	// executing are lost. Like Suspend, Lose does not wait for earlier reports.
 	Lose()
 }

@@ -75,7 +75,7 @@ type Activation = model.Activation
 // Session is how a worker of workflows talks to the engine. Its methods do not wait for commits.
 type Session interface {
 	// Report hands in a turn. It blocks while the engine is full, and fails if the session or ctx
-	// has ended. If it fails, the engine evicts the run.
+	// has ended. If it fails although ctx has not ended, the engine evicts the run.
 	//
 	// The engine answers every turn when the turn is durable, in the order of the turns. It answers
 	// with Deliver if it has applied the turn and recorded events: Deliver brings these events. It
