@@ -177,8 +177,8 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 	}
 	asked.Linked = tried.link
 	key := store.RequestKey{Shard: k.eng.layout.Shard(asked.To), Address: asked.To, ID: asked.RequestID}
-	// refused is the key under which the owner stores a refusal. The owner refuses a request if it
-	// has no room, or if the id belongs to another request.
+	// refused is the key under which the owner stores two kinds of refusals. The refusal is not
+	// final, for example because there was no room. Or the id belongs to another request.
 	refused := key
 	refused.ID = model.RefusedIDs + id.String()
 	keys := [...]store.RequestKey{key, refused}
