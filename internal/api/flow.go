@@ -17,8 +17,9 @@ type Flow interface {
 	Limits(ctx context.Context, tenant string) ([]LimitStatus, error)
 	// SetLimit creates a limit, or changes the limit of that name. It returns Invalid if the limit
 	// makes no sense, and Conflict if the limit contradicts another limit. It returns NotFound if
-	// no worker serves the queue and no task waits in it; anyQueue skips that check. If SetLimit
-	// returns an error, it has changed nothing. A disabled limit stays disabled.
+	// no worker serves the queue and no task waits in it; anyQueue skips that check. A refused call
+	// changes nothing. After an Unavailable error, the limit may be set. A disabled limit stays
+	// disabled.
 	SetLimit(ctx context.Context, tenant string, l Limit, anyQueue bool) error
 	// TryLimit returns what a limit would do to the open tasks of a tenant, and sets nothing. It
 	// refuses the same limits as SetLimit, but accepts any queue.
