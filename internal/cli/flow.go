@@ -35,6 +35,7 @@ func (o *options) flowVerb(use, short, example, done string, do func(ctx context
 	}
 
 	patience(cmd, &timeout)
+	cmd.Flags().Lookup("timeout").Usage = "how long the command may take"
 	return cmd
 }
 
@@ -457,7 +458,7 @@ func newBreakerSet(o *options) *cobra.Command {
 	cmd.Long = `Create or change the rule of a breaker. Flags that you omit get their default.
 
 The name is a breaker that activities name with perdure.Breaker, or activity:<name>, which gives the activity its own breaker. It may end in *.`
-	cmd.Flags().IntVar(&r.Failures, "failures", 0, "number of failures in the window that opens the breaker (5)")
+	cmd.Flags().IntVar(&r.Failures, "failures", 0, "number of failures in the window that opens the breaker (5; none with --ratio)")
 	cmd.Flags().Float64Var(&r.Ratio, "ratio", 0, "share of failures that opens the breaker")
 	cmd.Flags().IntVar(&r.Calls, "calls", 0, "least number of outcomes before the ratio counts (20)")
 	cmd.Flags().Var(span(&r.Window, 0), "window", "length of the window in which outcomes count (1m)")

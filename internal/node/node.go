@@ -1,5 +1,5 @@
-// Package node wires a node together: it is the only package that imports all the others. Open
-// reads from top to bottom: store, hints, engine, service. Close goes the other way.
+// Package node wires a node together from the packages of its parts. Open reads from top to bottom:
+// store, hints, engine, service. Close goes the other way.
 package node
 
 import (
@@ -204,7 +204,7 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "request ids remembered for %s: at most %s", cfg.RetainRequest, longestRequest)
 	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > cluster.Longest:
 		// Until the lease ends, no node takes over from a dead process.
-		return fault.New(fault.Invalid, "the lease is %s, must be at most %s", cfg.LeaseTTL, cluster.Longest)
+		return fault.New(fault.Invalid, "the lease is %s, must be at most %s and not negative", cfg.LeaseTTL, cluster.Longest)
 	case cfg.Shards < 0 || cfg.Shards > model.MaxShards:
 		return fault.New(fault.Invalid, "%d shards: at least 1 and at most %d", cfg.Shards, model.MaxShards)
 	case cfg.PeerListen != "" && !isAddress(cfg.PeerListen):
