@@ -17,7 +17,7 @@ import (
 
 // elsewhere is a help text. It explains what a process that executes no tasks can show about a
 // limit.
-const elsewhere = "On PostgreSQL the command asks the running processes which tasks hold a limit and which tasks wait. On a file only the process that has it open knows that."
+const elsewhere = "On PostgreSQL the command asks the running processes which tasks hold a limit and which tasks wait. On a file it asks the program that has the file open. If it can ask no process, it shows only the rules."
 
 // flowVerb makes a command that does something to one named limit, breaker or queue.
 //
@@ -395,7 +395,7 @@ func newBreakerList(o *options) *cobra.Command {
 	var rules bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List circuit breakers and their states", Args: cobra.NoArgs, Example: "  perdure breaker list\n  perdure breaker list --rules -o json",
-		Long: `List circuit breakers and their states. On a file, a breaker that has never opened has no state.`,
+		Long: `List circuit breakers and their states. On a file that no program has open, a breaker that has never opened has no state.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := o.look(cmd.Context())
 			if err != nil {

@@ -66,7 +66,8 @@ type Config struct {
 	// Default 100, at least 1 and at most 10,000.
 	Weight int
 	// Groups are the shard groups whose shards this node takes. Default: the default group. A store
-	// that only one process opens has no groups, so the setting has no effect there.
+	// that only one process opens has no groups. There the setting has no effect, and a server
+	// refuses groups other than the default one.
 	Groups []string
 	// Carrier opens a further carrier of hints (wake-ups between nodes) and changes; nil for none.
 	// The node closes the carrier that the function returns. cluster is the id of the store.
