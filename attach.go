@@ -95,12 +95,12 @@ func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, erro
 
 	for _, name := range sortedKeys(r.workflows) {
 		if r.workflows[name].pinned && cfg.Version == "" {
-			return nil, fault.New(fault.Invalid, "workflow %s is pinned: give the program a version, embedded.Config{Version: …}", name)
+			return nil, fault.New(fault.Invalid, "workflow %s is pinned: give the program a version, the field Version of embedded.Config or Dialer", name)
 		}
 	}
 
 	if cfg.PruneSchedules && cfg.Name == "" {
-		return nil, fault.New(fault.Invalid, "schedules can be pruned only by an app that has a name: embedded.Config{Name: …}")
+		return nil, fault.New(fault.Invalid, "schedules can be pruned only by an app that has a name: set the field Name of embedded.Config or Dialer")
 	}
 	if !model.ValidTenant(cfg.Tenant) {
 		return nil, fault.New(fault.Invalid, "%q is not the name of a tenant: an app needs the tenant that its backend gives it", cfg.Tenant)

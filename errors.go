@@ -48,10 +48,11 @@ type engineError struct {
 
 func (e *engineError) Unwrap() []error { return []error{e.error, e.kind} }
 
-// public lets users recognise an error with errors.Is. Every exported function calls public or
-// remote once, on the error that it returns. All other functions return errors unchanged. Errors of
-// package fault need public only if their kind is Canceled or Timeout: errors.Is already compares
-// all other kinds with the sentinels above.
+// public lets users recognise an error with errors.Is. An exported function calls public or remote
+// once, on an error that it gets from the engine. All other functions return errors unchanged.
+// Errors of package fault need public only if their kind is Canceled or Timeout: errors.Is already
+// compares all other kinds with the sentinels above. So an exported function may return an error of
+// kind Invalid, which says what is wrong with its arguments, without a call of public.
 func public(err error) error {
 	if err == nil {
 		return nil

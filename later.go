@@ -17,11 +17,11 @@ import (
 // has already been sent. The method Result of the execution reports what happened: it returns
 // ErrCanceled if the operation will never run, and nil if the call is in the mailbox or has run.
 //
-// A Key names the call: a second SendLater with the same key stores no second call, and
-// LaterCall(key) refers to the call. A RequestID also prevents a second call, for the same entity
-// and operation. Without a Key and a RequestID, every SendLater is a new call. In a workflow,
-// SendLater is a step, and the engine makes the call even if the workflow ends before the call is
-// sent.
+// A Key names the call: until a day after the call was sent, a second SendLater with the same key
+// stores no second call, and LaterCall(key) refers to the call. A RequestID prevents a second call
+// for the same entity and operation in the same way. Without a Key and a RequestID, every SendLater
+// is a new call. In a workflow, SendLater is a step, and the engine makes the call even if the
+// workflow ends before the call is sent.
 //
 // If the mailbox of the entity is full, the call waits and tries again. If the engine refuses the
 // call for another reason, the execution fails with that reason.

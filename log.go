@@ -19,8 +19,8 @@ import (
 // with the task, for Tasks.Logs and `perdure task logs`. The worker sends the lines within a
 // second, and before the outcome of the attempt. Logging never waits and never fails: the worker
 // drops lines that the engine does not accept in time, and lines beyond the amount that the engine
-// keeps. Lines of an activity without a queue go to the logger of the app, with attributes that
-// name the execution. Outside activities, Log drops all lines.
+// keeps. Lines of an activity without a queue, and of a step of Do, go to the logger of the app,
+// with attributes that name the execution. Outside steps, Log drops all lines.
 //
 // Lines are stored as plain text: they are not encrypted as payloads are.
 func Log(ctx context.Context) *slog.Logger {

@@ -18,9 +18,10 @@ type Operation[I, O any] struct{ to callTarget }
 // messages. The entity exists after its first successful operation.
 //
 // An operation that a crash interrupts may run again, so effects outside the entity may happen more
-// than once. The engine stores a Send, and a call from a workflow, an entity or another process,
-// before it runs the operation. It does not store a call from ordinary code of the process that
-// owns the key: such a call is lost if the process dies.
+// than once. A call from ordinary code of the process that owns the key exists only in memory: it
+// is lost if the process dies. A call from ordinary code of another process goes to the next owner
+// of the key if the owner dies, as long as its caller waits. A Send that has returned, and a call
+// from a workflow or an entity, is stored and survives a crash.
 func NewOperation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S, I) (O, error)) *Operation[I, O] {
 	if e == nil {
 		return &Operation[I, O]{orphan(entityKind, name, callerPosition())}

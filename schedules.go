@@ -58,8 +58,9 @@ type ScheduleInfo struct {
 	Backfilled int64 // executions that Backfill started
 	Skipped    int64 // fire times left out because of an open execution or a newer fire time
 	// Missed counts fire times left out because the schedule was paused, because no process was
-	// running, or because more than 100 were due together (OverlapAllow). For one pause or downtime
-	// it counts at most about 10,000 fire times.
+	// running, or because more than 100 were due together (OverlapAllow). For one pause it counts
+	// at most 10,000 fire times. After a downtime with more than 10,000 fire times, it counts only
+	// a part of them.
 	Missed    int64
 	Failed    int64 // executions that failed
 	LastError string

@@ -25,8 +25,8 @@ func (t Tenant) Allowance(ctx context.Context) (Allowance, error) {
 }
 
 // SetAllowance changes how much of the system the tenant may use. It is for operators: a server
-// refuses this call to an app without an admin key. If SetAllowance returns an error, nothing has
-// changed.
+// refuses this call to an app without an admin key. A refused call changes nothing. After
+// ErrUnavailable, the allowance may have changed.
 func (t Tenant) SetAllowance(ctx context.Context, a Allowance) error {
 	return public(t.app.cfg.Backend.SetAllowance(ctx, t.app.host.tenant, api.Allowance{Open: a.OpenExecutions, Starts: a.StartsPerSecond, Weight: a.Weight, Retention: a.Retention}))
 }

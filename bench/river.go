@@ -35,7 +35,7 @@ func buildRiverLite(ctx context.Context, dir string) (command []string, err erro
 	build := exec.CommandContext(ctx, "go", "build", "-C", "riverqueue", "-o", program, "./sqlite")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
-		return nil, fmt.Errorf("build River for SQLite, which works in the directory bench of the repository (or leave it out with -store postgres or -peers dbos): %w", err)
+		return nil, fmt.Errorf("build River for SQLite (run this command in the directory bench of the repository, or leave River out with -store postgres or -peers dbos): %w", err)
 	}
 	return []string{program}, nil
 }

@@ -87,10 +87,10 @@ func TestCommitsOfCallsAndLocks(t *testing.T) {
 	}
 }
 
-// BenchmarkEntities makes every kind of call to an entity that does nothing, with 64 clients that
-// wait. It reports the processor time of this process and the bytes that it writes. For workflows
-// it reports the time of a whole workflow; BenchmarkThreeSteps measures three steps that call
-// nothing.
+// BenchmarkEntities makes every kind of call to an entity that does nothing, with 32 clients per
+// processor that wait. It reports the processor time of this process and the bytes that it writes.
+// For workflows it reports the time of a whole workflow; BenchmarkThreeSteps measures three steps
+// that call nothing.
 func BenchmarkEntities(b *testing.B) {
 	p := newPurses()
 	key := func(i int64) string { return strconv.FormatInt(i, 10) }

@@ -10,9 +10,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// A run can continue as new with any number of unread signals, and the next run gets all of them.
-// This test sends more signals than SQLite accepts in one row. In an earlier version, such a run
-// was blocked.
+// A run can continue as new with as many unread signals as a run may hold, and the next run gets
+// all of them. In an earlier version, such a run was blocked.
 func TestContinueAsNewWithManySignals(t *testing.T) {
 	t.Parallel()
 	text := perdure.NewSignal[string]("text")

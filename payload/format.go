@@ -45,7 +45,7 @@ func (jsonFormat) Marshal(v any) ([]byte, error) {
 	return marshalJSON(v)
 }
 
-// Unmarshal reads large texts and bytes itself, because encoding/json reads them several times.
+// Unmarshal reads texts and bytes itself, because encoding/json reads them several times.
 func (jsonFormat) Unmarshal(data []byte, v any) error {
 	switch v := v.(type) {
 	case *string:

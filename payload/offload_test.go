@@ -45,7 +45,8 @@ func TestOffloadRoundTrip(t *testing.T) {
 	})
 }
 
-// Open of the transform returns an error for a blob that was changed, exchanged, cut or lost.
+// Open of the transform returns an error for a changed reference, and for a blob that was changed,
+// cut or lost.
 func TestOffloadNoticesEveryChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

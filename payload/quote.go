@@ -113,9 +113,10 @@ func word(s string, i int) uint64 {
 // first returns the index of the first marked byte. At least one byte must be marked.
 func first(marks uint64) int { return bits.TrailingZeros64(marks) >> 3 }
 
-// below marks bytes that are smaller than n, by setting their highest bits. Only the first mark is
-// reliable: bytes from 0x80 on, and all bytes after the first smaller byte, may be marked too. The
-// same is true of the function equal.
+// below marks bytes that are smaller than n, by setting their highest bits. It marks some other
+// bytes too. It may mark bytes from 0x80 on, which the caller must allow for. It may also mark any
+// byte after the first smaller byte, so the caller must use only the first mark. The same is true
+// of the function equal.
 func below(x uint64, n byte) uint64 { return x - uint64(n)*ones }
 
 // equal marks bytes that are equal to c.

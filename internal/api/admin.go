@@ -42,7 +42,7 @@ type Admin interface {
 	EndLogin(ctx context.Context, id string) error
 
 	// Settings lists the settings of a tenant, sorted by kind and name. An empty kind means all
-	// kinds.
+	// kinds, except the settings that hold keys and sessions of browsers.
 	Settings(ctx context.Context, tenant, kind string) ([]Setting, error)
 	// SetSetting creates, replaces or removes a setting. The engine makes the same checks as the
 	// separate call for settings of this kind. SetSetting returns Conflict if the version of the
@@ -65,7 +65,7 @@ type Admin interface {
 	// tenant it lists the workers of all tenants. A store without a server has no sessions.
 	WorkerSessions(ctx context.Context, tenant string) ([]WorkerSession, error)
 	// DrainWorker asks a worker to finish what it runs without taking new work, and then to connect
-	// again. It returns when the worker has received the request.
+	// again. It returns when the server has sent the request, and does not wait for the worker.
 	DrainWorker(ctx context.Context, r DrainRequest) error
 	// Health says whether the server that answers can serve requests, and if not, why.
 	Health(ctx context.Context) (Health, error)

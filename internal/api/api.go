@@ -2,8 +2,9 @@
 // values, what a client may ask and what a worker may do. Callers in the same process use it
 // directly; gRPC, REST and the console translate their requests into calls of this interface.
 //
-// All methods are safe for concurrent use. Errors have a fault kind. When a call returns nil, its
-// effect is durable.
+// All methods are safe for concurrent use. Errors of the engine have a fault kind, and an error of
+// the code of users is a *model.Failure. When a call of Client returns nil, everything that the
+// call has changed is durable. The reports of workers do not wait for a commit.
 package api
 
 import (
@@ -223,15 +224,16 @@ type Description struct {
 	Chain []Link
 	// Alive says which code the live processes have, if code is missing. Only Describe fills it.
 	Alive []string
-	// Timers are the open timers of the run.
+	// Timers are the open timers of the run. Only Describe fills it.
 	Timers []Timer
-	// Events is the number of events so far.
+	// Events is the number of events so far. Only Describe fills it.
 	Events int64
-	// Owner is the node that owns the shard; zero if no node does.
+	// Owner is the node that owns the shard; zero if no node does. Describe fills it for open runs,
+	// and so does List with ListRequest.Explain.
 	Owner model.NodeID
 	// Labels are the current labels, sorted by name.
 	Labels []model.Label
-	// Tasks are the open tasks of the run.
+	// Tasks are the open tasks of the run. Only Describe fills it.
 	Tasks []Task
 	// Version is the version that an open run is pinned to: only processes of this version continue
 	// it. It is empty if the run is not pinned. Only List with ListRequest.Versions fills it.

@@ -24,7 +24,7 @@ type AuditEntry struct {
 	// server.
 	Tenant string
 	// Caller is the name of the caller, and CallerTenant the tenant that it acted in. Admin says
-	// that it had an admin key.
+	// that it was an admin, for example because it had an admin key.
 	Caller, CallerTenant string
 	Admin                bool
 	// Door is the interface through which the call came in. From is the address of the caller, if

@@ -105,9 +105,10 @@ type Batch struct {
 type BatchProgress struct {
 	// Matched is how many executions the query selected when the batch started.
 	Matched int64
-	// Done counts the executions that the batch applied the verb to. Skipped counts executions that
-	// had ended or were removed before their turn came. Failed counts executions that refused the
-	// verb, or that the batch could not reach.
+	// Done counts the executions that the batch applied the verb to. Skipped counts executions to
+	// which the verb no longer applied when their turn came: the engine answered with NotFound or
+	// Conflict, for example because they had ended. Failed counts executions that refused the verb
+	// for another reason, or that the batch could not reach.
 	Done, Skipped, Failed int64
 	// Errors are the last errors, at most MaxBatchErrors.
 	Errors []BatchError

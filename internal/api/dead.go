@@ -24,8 +24,10 @@ type DeadTasks interface {
 	GroupDead(ctx context.Context, r DeadRequest) ([]DeadGroup, error)
 	// ShowDead returns one dead task with everything that the engine keeps about it, or NotFound.
 	ShowDead(ctx context.Context, id DeadID) (DeadTask, error)
-	// Requeue schedules a dead task again, as a task of its own, and returns when the new run
-	// exists. A repeated call creates no second task and gets the first reply.
+	// Requeue schedules a dead task again, as a task of its own. When it returns, the requeue is
+	// durable. It waits some seconds for the new run to exist, and returns without an error even if
+	// the run starts later. A repeated call creates no second task: its reply names the task of the
+	// first call.
 	Requeue(ctx context.Context, r RequeueRequest) (RequeueReply, error)
 	// UndoRequeue cancels a requeued task that no worker has started and restores the dead task. It
 	// returns Conflict if a worker has already started the requeued task.

@@ -10,7 +10,8 @@ import (
 type EntityWorker interface {
 	// Operate hands over calls of one entity. It must not block. The worker runs the calls of one
 	// hand-over one after the other, and different hand-overs in parallel. It reports each
-	// hand-over once, with Operated. The calls have no effect until the engine commits that report.
+	// hand-over once, with EntitySession.FinishCalls. The calls have no effect until the engine
+	// commits that report.
 	// A hand-over occupies one of EntityOffer.Slots until the worker reports it. The engine never
 	// uses more slots than the worker offers. Without a free slot, the calls go to another worker,
 	// or wait with the reason model.WaitSlot.
@@ -34,8 +35,9 @@ type Entities interface {
 	// soon as it is stored. Two calls with the same request id are one call. An error of the code
 	// is a *model.Failure.
 	Call(ctx context.Context, r CallRequest) (model.Payload, error)
-	// Entity returns the committed state of an entity. It does not wait. For an entity that does
-	// not exist it returns only the address.
+	// Entity returns the committed state of an entity and its waiting calls. It does not wait for
+	// operations or locks. For an entity that does not exist, EntityInfo.Entity has only the
+	// address.
 	Entity(ctx context.Context, a model.Address) (EntityInfo, error)
 	// ListEntities returns entities ordered by type and key.
 	ListEntities(ctx context.Context, r EntityListRequest) (EntityListPage, error)
@@ -43,7 +45,8 @@ type Entities interface {
 	// refuses calls of the old holder.
 	Unlock(ctx context.Context, r UnlockRequest) error
 	// Mailbox lists the waiting calls of an entity or a service, or shows, skips or drops one of
-	// them, or interrupts running calls. The owner of the entity answers.
+	// them, or interrupts running calls. The owner of the entity answers. If no live node owns the
+	// entity, a list has only the stored calls.
 	Mailbox(ctx context.Context, r MailboxRequest) (model.Calls, error)
 	// EditEntity replaces the state of an entity if its version is still r.Version, and returns the
 	// new version. It fails with fault.Conflict if the version is another one, while an operation

@@ -17,8 +17,9 @@ type Flow interface {
 	Limits(ctx context.Context, tenant string) ([]LimitStatus, error)
 	// SetLimit creates a limit, or changes the limit of that name. It returns Invalid if the limit
 	// makes no sense, and Conflict if the limit contradicts another limit. It returns NotFound if
-	// no worker serves the queue and no task waits in it; anyQueue skips that check. If SetLimit
-	// returns an error, it has changed nothing. A disabled limit stays disabled.
+	// no worker serves the queue and no task waits in it; anyQueue skips that check. A refused call
+	// changes nothing. After an Unavailable error, the limit may be set. A disabled limit stays
+	// disabled.
 	SetLimit(ctx context.Context, tenant string, l Limit, anyQueue bool) error
 	// TryLimit returns what a limit would do to the open tasks of a tenant, and sets nothing. It
 	// refuses the same limits as SetLimit, but accepts any queue.
@@ -63,7 +64,7 @@ type Flow interface {
 	// tasks.
 	Queues(ctx context.Context, tenant string) ([]QueueStatus, error)
 	// PauseQueue stops all processes from starting tasks of a queue until ResumeQueue. Pausing a
-	// paused queue and resuming a running one do nothing.
+	// paused queue only changes the reason. Resuming a running queue does nothing.
 	PauseQueue(ctx context.Context, tenant, name, why string) error
 	// ResumeQueue undoes PauseQueue.
 	ResumeQueue(ctx context.Context, tenant, name string) error
@@ -123,7 +124,7 @@ const (
 type LimitTrial struct {
 	// Uses are the keys of the limit. Keys with the most tasks come first.
 	Uses []TrialUse
-	// Others counts the keys that Uses leaves out.
+	// Others counts the keys that Uses leaves out. Its field Waiting includes the delayed tasks.
 	Others OtherKeys
 	// Partial says that not all open tasks were counted, because there are too many.
 	Partial bool

@@ -14,8 +14,11 @@ type Histories interface {
 	// allows that.
 	Fork(ctx context.Context, r PastRequest) (PastReply, error)
 	// Retry continues an execution that failed, was cancelled or was terminated. It starts a new
-	// run of the key just before the last failed step. The new run repeats that step with the same
-	// idempotency key. Retry returns Conflict if the execution is open or has completed.
+	// run of the key. If the execution has a cancel request, the new run keeps the history before
+	// that request. Otherwise it keeps the history before the last step, child or call that failed,
+	// and makes that call again. A repeated step has the same idempotency key. If nothing failed,
+	// the new run keeps the whole history. Retry returns Conflict if the execution is open or has
+	// completed.
 	Retry(ctx context.Context, r PastRequest) (PastReply, error)
 	// Reset replaces the current run of a key, open or closed, with a new run that starts from an
 	// earlier position.
@@ -62,12 +65,12 @@ type PastReply struct {
 	Address model.Address
 	Run     model.RunID // zero after a dry run
 	Status  model.Status
-	// Position is the last event of the source that the new run keeps. Total is how many events the
-	// source has.
+	// Position is the place of the cut: the new run keeps the events of the source up to this
+	// position. Total is how many events the source has.
 	Position, Total int64
-	// Blanks are events before Position that the new run leaves out. Added are events after
-	// Position that it also keeps. Again are starts of children whose outcomes the new run waits
-	// for again.
+	// Blanks are the exceptions up to Position: events that the new run leaves out. Added are the
+	// exceptions after Position: events that the new run keeps. Again are starts of children whose
+	// outcomes the new run waits for again.
 	Blanks, Added, Again []model.Event
 }
 

@@ -53,7 +53,7 @@ type NewLogin struct {
 type CallerInfo struct {
 	// Name of the caller, such as a key, and the tenant that it acts in.
 	Name, Tenant string
-	// Admin says that the caller has an admin key.
+	// Admin says that the caller is an admin, for example because it has an admin key.
 	Admin bool
 	// Roles of the caller. They are empty if the server is of an older version.
 	Roles []string

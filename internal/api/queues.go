@@ -10,7 +10,7 @@ import (
 type Queues interface {
 	// ListWorkers returns the workers of all live nodes.
 	ListWorkers(ctx context.Context, tenant string) ([]WorkerInfo, error)
-	// ListQueues returns the queues that have waiting tasks or workers, sorted by name.
+	// ListQueues returns the queues that have open tasks or workers, sorted by name.
 	ListQueues(ctx context.Context, tenant string) (QueueList, error)
 }
 
@@ -40,8 +40,9 @@ type WorkerInfo struct {
 type QueueList struct {
 	Queues []QueueInfo
 	// Counted is true if the owners of all shards answered with their counts. Otherwise the counts
-	// come from a scan of the store. If the store has very many open tasks, the scan finds only
-	// submitted tasks, not tasks of workflows, and does not find out which of them wait.
+	// come from a scan of the store, which reads the histories of open executions. If there are
+	// very many, it reads only the histories of the newest ones. Of the other executions it counts
+	// only the submitted tasks, and does not find out which of them wait.
 	Counted bool
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Bounds of replay reports. If a tenant exceeds them, the oldest reports are removed.
+// Bounds of replay reports. If the reports of a tenant exceed the first two bounds, the store
+// removes the oldest reports. AddReplayReport refuses a report that exceeds one of the others.
 const (
 	MaxReplayReports      = 1000     // of a tenant
 	MaxReplayReportsBytes = 64 << 20 // of a tenant

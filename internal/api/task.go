@@ -25,9 +25,10 @@ type BeatReply struct {
 
 // TaskSession is how a task worker talks to the engine.
 type TaskSession interface {
-	// Report says how claims ended. It does not wait for the commit; the engine calls Settled after
-	// the commit. Report blocks while the engine is full, and fails if the session or ctx has
-	// ended. The slot of the claim is free as soon as Report returns.
+	// Report says how a claim ended. It does not wait for the commit. After the commit the engine
+	// calls TaskWorker.Settle. Report blocks while the engine is full, and fails if the session has
+	// ended. If ctx ends first, the engine still delivers the report. The slot of the claim is free
+	// as soon as Report returns.
 	Report(ctx context.Context, r model.TaskReport) error
 	// Beat says which claims the worker still executes. The replies have the order of the beats.
 	Beat(ctx context.Context, beats []Beat) ([]BeatReply, error)
@@ -46,10 +47,10 @@ type TaskSession interface {
 	// back to the queue and consume no attempt.
 	Leave(ctx context.Context) error
 	// Suspend ends the session of a worker that keeps its claims, because the node stops. The
-	// worker joins the next owner of the claims and brings them along. The engine has stored
-	// everything that the worker reported before.
+	// worker joins the next owner of the claims and brings them along. Suspend does not wait for
+	// the reports that the worker has made before: the engine stores them in the background.
 	Suspend()
 	// Lose ends the session of a worker that has disappeared. The attempts that the worker was
-	// executing are lost. The engine has stored everything that the worker reported before.
+	// executing are lost. Like Suspend, Lose does not wait for earlier reports.
 	Lose()
 }

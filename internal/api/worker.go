@@ -10,9 +10,10 @@ import (
 // Worker runs the code of workflows. The engine calls it; no method may block.
 //
 // For each run, the worker first gets one Activate, then Deliver calls in the order of the history
-// without a gap, and finally one Evict. There is no Evict if the worker itself ended the run with a
-// turn that closes, blocks or releases it. All calls for a run name the generation of its
-// activation. The worker must ignore calls of other generations.
+// without a gap, and finally one Evict. There is one exception: if a turn of the worker says that
+// the run is blocked, and the engine stores that turn, the last call is the Taken that answers the
+// turn. All calls for a run name the generation of its activation. The worker must ignore calls of
+// other generations.
 //
 // A run occupies one of Offer.Slots while the worker works on it. The run takes the slot with
 // Activate, with a Deliver that has news, or with Retry. The run frees the slot with a turn that
@@ -74,7 +75,7 @@ type Activation = model.Activation
 // Session is how a worker of workflows talks to the engine. Its methods do not wait for commits.
 type Session interface {
 	// Report hands in a turn. It blocks while the engine is full, and fails if the session or ctx
-	// has ended. If it fails, the engine evicts the run.
+	// has ended. If it fails although ctx has not ended, the engine evicts the run.
 	//
 	// The engine answers every turn when the turn is durable, in the order of the turns. It answers
 	// with Deliver if it has applied the turn and recorded events: Deliver brings these events. It

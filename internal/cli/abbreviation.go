@@ -70,7 +70,7 @@ func (s *search) add(id, name string) (over bool) {
 func (s *search) check() error {
 	switch {
 	case s.scanned > maxScanned:
-		return fault.New(fault.Invalid, "%s %s: too many ids match; type more characters", s.what, s.text)
+		return fault.New(fault.Invalid, "%s %s: there are too many ids to search; type the whole id", s.what, s.text)
 	case len(s.found) == 0:
 		return fault.New(fault.NotFound, "there is no %s %s", s.what, s.text)
 	case len(s.found) == 1:
@@ -275,7 +275,8 @@ func (n deadName) find(ctx context.Context, b api.Backend) (api.DeadID, error) {
 		}
 	}
 
-	// The ids of all steps of a run begin with the id of the submitted task.
+	// The id of a step is the id that a submitted task with this run would have, and a name of the
+	// step. So an id that looks whole may be the beginning of the ids of steps.
 	short := search{abbreviation: abbreviationOf(n.text), what: "dead task"}
 	for r := (api.DeadRequest{Tenant: n.tenant, Limit: 500}); ; {
 		page, err := b.ListDead(ctx, r)

@@ -367,7 +367,7 @@ func (o *options) printBatch(b *api.Batch) error {
 	return o.table("", rows)
 }
 
-// batchIDs completes the ids of open batches.
+// batchIDs completes the ids of batches, also of batches that have ended.
 func (o *options) batchIDs(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp

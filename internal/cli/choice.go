@@ -24,8 +24,8 @@ const (
 	tokenFileVariable = "PERDURE_TOKEN_FILE"
 )
 
-// noProfile marks the commands that serve a store themselves. They do not use profiles, so that a
-// profile of a production system never becomes the store of a new server.
+// noProfile marks the commands that serve a store themselves. They use a profile only if --profile
+// names it, so that the current profile of a user does not become the store of a new server.
 const noProfile = "no-profile"
 
 // noTarget marks the commands that change profiles and do not use a store.

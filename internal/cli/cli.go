@@ -219,8 +219,9 @@ func joinLines(text string) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
-// complain prints an error unchanged. The error handler of the library capitalises the first word,
-// which is often the name of the subject.
+// complain prints an error as a sentence that ends with a period, and leaves its first word as it
+// is. The error handler of the library would capitalise the first word, which is often the name of
+// the subject.
 func complain(w io.Writer, styles fang.Styles, err error, usage bool) {
 	text := err.Error()
 	if !strings.HasSuffix(text, "?") {

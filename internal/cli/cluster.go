@@ -18,8 +18,7 @@ import (
 func newCluster(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cluster", Short: "Nodes and shards of the cluster",
-		Long: `Nodes and shards of the cluster. Each execution and entity belongs to a shard, and each shard to one node. On a server these commands need an admin key
-in $` + tokenVariable + `.`,
+		Long:    `Nodes and shards of the cluster. Each execution and entity belongs to a shard, and each shard to one node. On a server these commands need an admin key.`,
 		Example: "  perdure cluster nodes\n  perdure cluster drain shop-1.example.com",
 	}
 	cmd.AddCommand(newClusterNodes(o), newClusterShards(o), newClusterGroups(o), newClusterDrain(o), newClusterUndrain(o), newClusterRebalance(o))

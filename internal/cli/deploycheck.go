@@ -35,7 +35,7 @@ type deployCheck struct {
 	results, spare   []api.ReplayResult
 
 	seen   map[string]int // histories read, by workflow
-	took   map[string]int // histories replayed, by workflow and version
+	took   map[string]int // histories taken into the sample, by workflow and version
 	report deployReport
 }
 
@@ -73,7 +73,7 @@ func newDeployCheck(o *options) *cobra.Command {
 		Long: `Replay a sample of stored histories with the code of a program. The program must call embedded.AnswerDeployCheck first in its main function.
 The command only reads the store, unless --report stores what it found. The program executes no step and opens no store. The sample starts with open executions and continues with closed ones, newest first.
 
-The exit code is 1 if a history does not fit the code. After a deploy of the program, this execution and similar ones would be blocked.`,
+The exit code is 1 if a history does not fit the code. After a deploy of the program, open executions with such a history would be blocked.`,
 		Example: `  perdure deploy-check --store postgres://localhost/app -- ./shop
   perdure deploy-check -q 'workflow = "order"' --per-workflow 100 -o json -- ./shop
   perdure deploy-check --server grpc://perdure:7800 --report --build v1.4.2 --source "$CI_JOB_URL" -- ./shop`,
@@ -151,8 +151,8 @@ func (c *deployCheck) run(ctx context.Context, b api.Backend, build *deploy.Buil
 var errEnough = errors.New("the sample is complete")
 
 // versionsRead is how many versions of a workflow the sample looks for. The version is inside the
-// history, so the check must read a history to find out its version. It reads at most versionsRead
-// times each histories of a workflow.
+// history, so the check must read a history to find out its version. It reads at most
+// versionsRead * deployCheck.each histories of a workflow.
 const versionsRead = 5
 
 // one replays a history, unless the sample has enough of its kind.

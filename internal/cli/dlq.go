@@ -48,7 +48,7 @@ func (f *deadFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.until, "until", "", "died before this time, or this long ago")
 }
 
-// isSet reports whether any flag sets a condition.
+// isSet reports whether a flag other than --requeued sets a condition.
 func (f *deadFlags) isSet() bool {
 	return len(f.activities)+len(f.queues) > 0 || f.fingerprint != "" || f.since != "" || f.until != ""
 }

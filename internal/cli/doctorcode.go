@@ -50,8 +50,9 @@ func databaseFindings(about store.Inspection) []finding {
 	return []finding{role, pooler}
 }
 
-// sessionFinding compares the programs that are connected to a server. Different versions are
-// normal during a deployment. After a deployment, they are a sign of a forgotten process.
+// sessionFinding counts the programs that are connected to a server, by name and version. It is
+// never a warning: different versions are normal during a deployment. After a deployment, they are
+// a sign of a forgotten process.
 func sessionFinding(sessions []api.WorkerSession) finding {
 	agents := map[string]int{}
 	for i := range sessions {

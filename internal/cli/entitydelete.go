@@ -48,7 +48,7 @@ conflict. The next holder of the lock gets a larger epoch.`,
 	cmd.Flags().BoolVar(&yes, "yes", false, "delete without asking")
 	cmd.Flags().BoolVar(&force, "force", false, "save the rows and delete the entity in any state, even if it cannot be read")
 	cmd.Flags().StringVar(&export, "export", "", "new file for the saved rows (default: perdure-*.jsonl in the current directory)")
-	patience(cmd, &timeout)
+	entityPatience(cmd, &timeout)
 	return cmd
 }
 

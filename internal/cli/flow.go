@@ -17,7 +17,7 @@ import (
 
 // elsewhere is a help text. It explains what a process that executes no tasks can show about a
 // limit.
-const elsewhere = "On PostgreSQL the command asks the running processes which tasks hold a limit and which tasks wait. On a file only the process that has it open knows that."
+const elsewhere = "On PostgreSQL the command asks the running processes which tasks hold a limit and which tasks wait. On a file it asks the program that has the file open. If it can ask no process, it shows only the rules."
 
 // flowVerb makes a command that does something to one named limit, breaker or queue.
 //
@@ -35,6 +35,7 @@ func (o *options) flowVerb(use, short, example, done string, do func(ctx context
 	}
 
 	patience(cmd, &timeout)
+	cmd.Flags().Lookup("timeout").Usage = "how long the command may take"
 	return cmd
 }
 
@@ -394,7 +395,7 @@ func newBreakerList(o *options) *cobra.Command {
 	var rules bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List circuit breakers and their states", Args: cobra.NoArgs, Example: "  perdure breaker list\n  perdure breaker list --rules -o json",
-		Long: `List circuit breakers and their states. On a file, a breaker that has never opened has no state.`,
+		Long: `List circuit breakers and their states. On a file that no program has open, a breaker that has never opened has no state.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := o.look(cmd.Context())
 			if err != nil {
@@ -457,7 +458,7 @@ func newBreakerSet(o *options) *cobra.Command {
 	cmd.Long = `Create or change the rule of a breaker. Flags that you omit get their default.
 
 The name is a breaker that activities name with perdure.Breaker, or activity:<name>, which gives the activity its own breaker. It may end in *.`
-	cmd.Flags().IntVar(&r.Failures, "failures", 0, "number of failures in the window that opens the breaker (5)")
+	cmd.Flags().IntVar(&r.Failures, "failures", 0, "number of failures in the window that opens the breaker (5; none with --ratio)")
 	cmd.Flags().Float64Var(&r.Ratio, "ratio", 0, "share of failures that opens the breaker")
 	cmd.Flags().IntVar(&r.Calls, "calls", 0, "least number of outcomes before the ratio counts (20)")
 	cmd.Flags().Var(span(&r.Window, 0), "window", "length of the window in which outcomes count (1m)")

@@ -93,7 +93,7 @@ func TestFlowBesideANode(t *testing.T) {
 		"--schedule-to-close", "2h", "--heartbeat-timeout", "10s", "--fair-key", "a", "--fair-weight", "2")
 	do("resumed queue ship", "queue", "resume", "ship")
 
-	// The owner of the breaker learns of the pause after a moment.
+	// After a moment the node learns that the queue is no longer paused.
 	for end := time.Now().Add(2 * time.Minute); ; {
 		out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/typed")
 		if strings.Contains(out, "waits for limit crane: no limit of that name is defined") {

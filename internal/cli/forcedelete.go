@@ -84,6 +84,6 @@ type rowFile struct {
 
 func newRowFile(f *os.File) *rowFile { return &rowFile{bufio.NewWriterSize(f, 64<<10), f} }
 
-// Flush writes everything to disk. It does not sync after each row, because a long history has a
-// hundred thousand rows and the command has a time limit.
+// Flush writes all saved rows to disk. The file has no sync after each row, because a long history
+// has a hundred thousand rows and the command has a time limit.
 func (r *rowFile) Flush() error { return errors.Join(r.Writer.Flush(), r.file.Sync()) }

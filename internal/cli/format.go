@@ -67,7 +67,8 @@ func (o *options) jsonLine(v any) error {
 	return writeYAML(o.Out, v)
 }
 
-// line prints one of many values, which the caller has encoded as JSON.
+// line prints one of many values, which the caller has encoded in the format of the output: as JSON
+// or as YAML.
 func (o *options) line(printed []byte) error {
 	if o.output == "yaml" {
 		_, err := o.Out.Write(append([]byte("---\n"), printed...))

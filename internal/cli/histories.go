@@ -183,7 +183,7 @@ func (o *options) printPast(source api.Target, r *api.PastReply, dry bool, err e
 		what   string
 		events []model.Event
 	}{
-		{"left out", r.Blanks}, {"kept from after it", r.Added}, {"watched again", r.Again},
+		{"left out", r.Blanks}, {"also kept", r.Added}, {"watched again", r.Again},
 	} {
 		for i := range part.events {
 			e := &part.events[i]

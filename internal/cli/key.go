@@ -17,7 +17,7 @@ func newKey(o *options) *cobra.Command {
 		Use: "key", Short: "Keys with which programs connect to a server",
 		Long: `Keys with which programs connect to a server. A key belongs to one tenant, or is an admin key. The store has only a hash of it, so a lost key cannot be shown again: revoke it and create another.
 
-On a server these commands need an admin key in $` + tokenVariable + `.`,
+On a server these commands need an admin key.`,
 	}
 	cmd.AddCommand(newKeyCreate(o), newKeyList(o), newKeyRotate(o), newKeyRevoke(o))
 	return cmd

@@ -10,9 +10,10 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Limits and breakers need not be created: an activity only names them. An operation on a misspelt
-// name would change nothing and report no error. So the commands compare a name with all known
-// names: names with a state or a rule, and names in activities of live workers.
+// A breaker need not be created: an activity only names it. An operation on a misspelt name would
+// change nothing. So the service refuses a name that has no state and no rule, and that no activity
+// of a live worker names. A limit exists only if it has a rule. If the service refuses a name, the
+// commands list the known names.
 
 // maxNames is the largest number of known names that an error lists.
 const maxNames = 20

@@ -18,7 +18,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxToken is the largest number of bytes of a key or token. Servers refuse longer headers.
+// maxToken is how many bytes of a key or token login reads at most. A server accepts tokens of at
+// most 8 KiB.
 const maxToken = 16 << 10
 
 func newLogin(o *options) *cobra.Command {

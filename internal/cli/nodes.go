@@ -128,7 +128,7 @@ func newWorkerSessions(o *options) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "sessions", Short: "List the workers that are connected to a server, and what they hold", Args: cobra.NoArgs,
-		Long:    "List the workers that are connected to a server, and what they hold. Only that server knows them, so --store must be its URL, and the command needs an admin key.",
+		Long:    "List the workers that are connected to a server, and what they hold. Only that server knows them, so the command needs a server instead of a store, and an admin key.",
 		Example: "  perdure worker sessions --server grpc://host:7800",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			tenant := o.tenant

@@ -20,8 +20,9 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// act opens the store for commands that change something. If the store is a file, this process must
-// be the only one that has the file open. If the store is a database, nodes may be running on it.
+// act opens the store for commands that change something. If a program has a file open, act
+// connects to the socket of the program. If that program has no socket, act fails, because only one
+// process at a time can open a file. If the store is a database, nodes may be running on it.
 func (o *options) act(ctx context.Context) (session, error) { return o.actIn(ctx, o.own()) }
 
 // actIn is like act, for a command that names a tenant but does not act in it.
@@ -139,6 +140,7 @@ func (f *startFlags) addTerms(cmd *cobra.Command, start string) {
 	cmd.Flags().StringVar(&f.requestID, "request-id", "", "id that makes the request safe to repeat")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for the result and print it")
 	patience(cmd, &f.timeout)
+	cmd.Flags().Lookup("timeout").Usage += ", and with --wait for its end"
 }
 
 // mostCalls is the time limit of a command that makes many calls, each with its own timeout.
@@ -223,6 +225,7 @@ func newWorkflowExecute(o *options) *cobra.Command {
 	}
 	f.add(cmd, "execution", "start")
 	times.add(cmd)
+	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the end of the execution"
 	if err := cmd.Flags().MarkHidden("wait"); err != nil {
 		panic(err) // an error means that the flag does not exist
 	}
@@ -253,8 +256,8 @@ func newWorkflowResult(o *options) *cobra.Command {
 	return cmd
 }
 
-// newPromise makes the commands of promises. They do the same as the promise commands of perdure
-// workflow, under the noun promise.
+// newPromise makes the commands of promises. resolve and reject do the same as the commands of
+// perdure workflow with these names.
 func newPromise(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "promise", Short: "Promises that executions wait for",

@@ -39,7 +39,7 @@ func connectTo(p *prepared) func(context.Context, node.Config, scope) (session, 
 	return func(context.Context, node.Config, scope) (session, error) { return preparedSession{p}, nil }
 }
 
-// noon is the time of all events.
+// noon is a time in all answers. The other times are before or after noon.
 var noon = model.TimeOf(time.Date(2026, 11, 15, 12, 0, 0, 123_456_000, time.UTC))
 
 func after(d time.Duration) model.Time { return noon.Add(d) }

@@ -20,7 +20,7 @@ func newQueue(o *options) *cobra.Command {
 		Use: "list", Short: "List queues, their open tasks and their workers", Args: cobra.NoArgs,
 		Long: `List queues, their open tasks and their workers.
 
-On PostgreSQL the command asks the running nodes. If no node answers, or on a file, it counts the tasks in the histories of open executions.`,
+The command asks the running nodes, or the program that has a file open. If one of them does not answer, or none is running, it counts the tasks in the histories of open executions.`,
 		Example: "  perdure queue list -o json\n  perdure queue list --watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {

@@ -105,7 +105,7 @@ func newReplayReportList(o *options) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&r.Workflow, "workflow", "", "only reports that have results of this workflow")
 	cmd.Flags().StringVar(&r.Build, "build", "", "only reports of this build")
-	cmd.Flags().StringVar(&r.Outcome, "outcome", "", "only reports with this outcome, or with --workflow, in which the workflow has it: fits, mismatch, error, absent or skipped")
+	cmd.Flags().StringVar(&r.Outcome, "outcome", "", "only reports with this outcome: fits, mismatch, error, absent or skipped; with --workflow, only reports in which that workflow has it")
 	cmd.Flags().Var(count(&limit, 50), "limit", "most entries to list; 0 lists all")
 	return cmd
 }
@@ -243,6 +243,7 @@ The outcome of a result is fits, mismatch, error, absent (the build does not hav
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file with the report; - for standard input")
 	cmd.Flags().StringVar(&id, "request-id", "", "two commands with the same id store one report")
 	patience(cmd, &answer)
+	cmd.Flags().Lookup("timeout").Usage = "how long the command may take"
 	_ = cmd.MarkFlagRequired("file") // an error means that the flag does not exist
 	return cmd
 }

@@ -19,8 +19,8 @@ func newSchedule(o *options) *cobra.Command {
 		Use: "schedule", Short: "Schedules of workflows and tasks",
 		Long: `List and show schedules, pause, resume and trigger them, and apply the schedules of a file.
 
-On PostgreSQL the command asks the running nodes. A file has one process at a time, so the command runs the schedules of a file itself. The jobs that it
-starts run when your program runs.`,
+On PostgreSQL the command asks the running nodes. On a file it asks the program that has the file open. If no program has the file open, the command runs the schedules itself,
+and the jobs that it starts run when your program runs.`,
 		Example: `  perdure schedule list
   perdure schedule next nightly -n 10
   perdure schedule pause nightly --reason 'month end'
@@ -33,7 +33,8 @@ starts run when your program runs.`,
 }
 
 // withScheduleCode is like within, for commands that need an answer from the code of a schedule. If
-// the store is a file, no other process runs that code, so the command runs it.
+// the store is a file that no program has open, no other process runs that code, so the command
+// runs it.
 func (o *options) withScheduleCode(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) error {
 	return o.within(ctx, d, func(ctx context.Context, b api.Backend) error {
 		if o.alone() {

@@ -140,10 +140,10 @@ that were applied under the same app name and are no longer in the file.
       jitter: 30s
       start_at: 2026-11-15T00:00:00Z
       end_at: 2027-11-15T00:00:00Z
-      paused_at_first: not before the migration
+      paused_at_first: not before the migration   # the reason; the schedule starts paused
     - name: tidy
       every: 90m
-      activity: clean             # a task of its own, which may have what follows
+      activity: clean             # a task of its own, with the settings below
       queue: low
       priority: 10
       fair_key: ann

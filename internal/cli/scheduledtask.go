@@ -16,7 +16,7 @@ import (
 )
 
 // scheduledTask contains the settings of a scheduled task in a file. They are the settings that
-// task submit has as flags, and the pauses between attempts.
+// task submit has as flags, and the rest of the retry policy.
 type scheduledTask struct {
 	Queue      string         `yaml:"queue,omitempty"`
 	Priority   int            `yaml:"priority,omitempty"`

@@ -96,8 +96,8 @@ func (f *listFlags) request(tenant string) (api.ListRequest, error) {
 	return r, err
 }
 
-// listRequest returns the request for a printed list. It asks for reasons, and for only a few more
-// entries than the list shows.
+// listRequest returns the request for a printed list. It asks for reasons, and for at most one more
+// entry than the list shows.
 func (f *listFlags) listRequest(tenant string) (api.ListRequest, error) {
 	r, err := f.request(tenant)
 	r.Explain = true

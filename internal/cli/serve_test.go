@@ -186,8 +186,8 @@ func (c *collector) text(path string) string {
 	return c.got[path]
 }
 
-// A server runs with every flag: TLS, a key from a file, metrics by tenant and an export to a
-// collector. It shuts down in order.
+// A server runs with TLS, a key from a file, metrics by tenant and an export to a collector. It
+// shuts down in order.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

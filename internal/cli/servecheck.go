@@ -150,7 +150,9 @@ func (f *serveFlags) checkLimit(l bound) error {
 	return nil
 }
 
-// checkNATS refuses settings of NATS that cannot work, and a password that other users can read.
+// checkNATS refuses settings of NATS that cannot work. It also refuses a password that other users
+// can read: in a configuration file with the wrong mode, and in production also on the command
+// line.
 func (f *serveFlags) checkNATS() error {
 	if f.nats.URL == "" {
 		if f.nats.Credentials != "" {

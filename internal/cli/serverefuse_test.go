@@ -51,7 +51,8 @@ func (s shifted) Members(ctx context.Context) (store.View, error) {
 	return v, err
 }
 
-// Every kind of server refuses to start if it may have too few files open.
+// Every kind of server refuses to start if it may have too few files open. A server with the Flovyn
+// contract refuses the same wrong settings as another server, and wrong settings of the contract.
 func TestServeRefusesMachine(t *testing.T) { //nolint:paralleltest // it sets the environment
 	key := writeFile(t, t.TempDir(), "key", serveKey)
 	few := func(o *options) { o.machine.openFiles = func() (uint64, bool) { return 1024, true } }

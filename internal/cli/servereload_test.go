@@ -38,7 +38,7 @@ type process struct {
 	client tls.Certificate
 }
 
-// reloadFiles are the files of the first start.
+// reloadFiles writes the files that the server reads, and returns the arguments of the server.
 func (p *process) reloadFiles() (args []string) {
 	write := func(name, text string) string { return writeFile(p.t, p.dir, name, text) }
 	p.certify()

@@ -32,8 +32,8 @@ type configurationFile struct {
 
 // reload reads the file and applies the settings that a running server can change. It logs which
 // other settings have changed. If one setting is wrong, it applies none. The server reads the
-// configuration again only when an operator asks for it, unlike other files, because an operator
-// may save a file several times during one edit.
+// configuration again only when an operator asks for it, unlike policies and certificates, because
+// an operator may save a file several times during one edit.
 func (c *configurationFile) reload(_ context.Context, r reloading) {
 	if !r.asked {
 		return

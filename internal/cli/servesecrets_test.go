@@ -15,9 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/remote"
 )
 
-// These texts must not appear in any output. In TestSecretsStayInside every secret contains the
-// canary: passwords, keys, payloads, and errors of user code. Keys of executions, which may be
-// names of people, contain the marmot.
+// In TestSecretsStayInside every secret contains the canary: passwords, keys, payloads, and errors
+// of user code. The canary must not appear in any output. Keys of executions, which may be names of
+// people, contain the marmot. It must not appear in metrics, spans and the log of requests.
 const (
 	canary      = "canary"
 	marmot      = "marmot"

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/spelling"
 )
 
-// variablePrefix is the prefix of all environment variables that perdure reads.
+// variablePrefix is the prefix of the environment variables that belong to perdure. It also reads
+// variables of other programs, such as $OTEL_EXPORTER_OTLP_ENDPOINT.
 const variablePrefix = "PERDURE_"
 
 // otherVariables are variables that commands read and that are not settings of a server.

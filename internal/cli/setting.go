@@ -14,7 +14,7 @@ func newSetting(o *options) *cobra.Command {
 		Use: "setting", Short: "Stored settings of a tenant: limits, breakers, paused queues, allowance",
 		Long: `Stored settings of a tenant: limits, breakers, paused queues, allowance. The commands limit, breaker, queue and tenant change them one by one. These commands show their versions and replace one by compare-and-set.
 
-On a server they need an admin key in $` + tokenVariable + `.`,
+On a server they need an admin key.`,
 	}
 	cmd.AddCommand(newSettingList(o), newSettingSet(o), newSettingDelete(o))
 	return cmd

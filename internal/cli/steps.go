@@ -54,7 +54,7 @@ func newWorkflowSteps(o *options) *cobra.Command {
 		})
 	cmd.Long = `List the steps, tasks, children, timers and calls that the code of a run has asked for, in the order of its history, with their state, attempt and duration.
 
-The history records a step that the code runs itself when it ends, and a timer when it fires, so these have no duration. Signals, updates, states and locks are not in the list: perdure workflow
+If the code runs a step itself, the history records only the end of the step. Of a timer it records only when the timer fires. So these steps and timers have no duration. Signals, updates, states and locks are not in the list: perdure workflow
 show prints every event.`
 	return cmd
 }

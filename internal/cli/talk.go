@@ -94,7 +94,8 @@ func (o *options) ask(use, short, example string, do func(ctx context.Context, b
 	return cmd
 }
 
-// value prints one value: JSON unchanged, other encodings by name and size.
+// value prints one value. Of a value that is neither JSON nor text it prints the encoding and the
+// size.
 func (o *options) value(p model.Payload) error {
 	if o.structured() || p.Encoding == model.JSON {
 		return o.json(raw(p))

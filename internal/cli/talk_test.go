@@ -67,7 +67,8 @@ func fillCart(ctx context.Context, app *perdure.App, key string) error {
 	return err
 }
 
-// The node that owns an execution passes updates, queries and changes to the code.
+// The node that owns an execution passes updates and queries to the code. It also pauses, resumes
+// and terminates the execution for a command.
 func TestTalkBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -27,8 +27,8 @@ func (f *tailFlags) add(cmd *cobra.Command, follows bool) {
 	}
 }
 
-// tail opens the store to read the output of the named task. On a database it connects to the
-// nodes, which report new output.
+// tail opens the store to read the output of the named task. With --follow it connects to the nodes
+// of a database, or to the program that has a file open, because they report new output.
 func (o *options) tail(ctx context.Context, f *tailFlags, arg string, do func(b api.Backend, t api.TaskTarget) error) error {
 	read := o.taskTarget
 	if f.step != "" {

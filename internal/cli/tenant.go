@@ -32,7 +32,7 @@ func (o *options) withAdmin(ctx context.Context, dry bool, do func(a api.Admin) 
 func newTenant(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tenant", Short: "Tenants and what they may use",
-		Long: `Tenants and what they may use. On a server these commands need an admin key in $` + tokenVariable + `.`,
+		Long: `Tenants and what they may use. On a server these commands need an admin key.`,
 	}
 	cmd.AddCommand(newTenantList(o), newTenantShow(o), newTenantCreate(o), newTenantSet(o),
 		o.switchTenant("disable", "Refuse the keys of a tenant and end its connections; its executions are kept", true),

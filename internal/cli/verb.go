@@ -143,8 +143,10 @@ func (o *options) verb(v verb) *cobra.Command {
 	return cmd
 }
 
-// all starts a batch that changes every execution that the query selects. The batch runs on the
-// server, and continues if this command ends.
+// all starts a batch that changes every execution that the query selects. The batch runs on a node,
+// and continues if this command ends. On a file that no program has open, the command runs the
+// batch itself. If that command ends early, the batch continues when another process opens the
+// file.
 func (o *options) all(ctx context.Context, v *verb, f *verbFlags, args []string) error {
 	r := api.BatchRequest{Tenant: o.tenant, Verb: v.use, Query: f.query, DryRun: f.dryRun}
 	if v.fill != nil {

@@ -160,8 +160,8 @@ func newWatch(o *options) *cobra.Command {
 		Use: "watch", Short: "Print changes as they happen",
 		Long: `Print changes as they happen: of executions, tasks, entities, workers and settings, without inputs and outputs. The command ends when you interrupt it.
 
-The changes come from a server, which has the changes of its whole cluster, or from the command itself if it has opened a file. If the command reads a
-PostgreSQL database itself, it prints only executions, and reads them again every second.`,
+The changes come from a server, which has the changes of its whole cluster, or from the program that has a file open. If the command reads the store
+itself, it prints only executions, and reads them again every second.`,
 		Example: `  perdure watch
   perdure watch --class task --class setting -o json
   perdure watch --workflow order --key o-42`,
@@ -180,7 +180,7 @@ PostgreSQL database itself, it prints only executions, and reads them again ever
 	}
 	cmd.Flags().StringSliceVar(&classes, "class", nil, "print only these classes: execution, task, entity, worker, setting")
 	cmd.Flags().StringSliceVar(&workflows, "workflow", nil, "print only changes of these workflows; task:a is the activity a, entity:e the entity e")
-	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "print only what has happened, such as claimed or failed")
+	cmd.Flags().StringSliceVar(&kinds, "kind", nil, "print only these kinds of changes, such as claimed or failed")
 	cmd.Flags().StringSliceVar(&queues, "queue", nil, "print only changes of tasks of these queues, and of the queues themselves")
 	cmd.Flags().StringVar(&key, "key", "", "print only changes of executions and entities with this key")
 	return cmd

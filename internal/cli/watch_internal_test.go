@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// scripted is a backend whose feed has given pages, one every ten seconds.
+// scripted is a backend whose feed sends the pages of a list, one every ten seconds.
 type scripted struct {
 	api.Backend
 

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxWatched bounds the executions whose last line a command remembers.
+// maxWatched bounds the executions whose last status and reason a command remembers.
 const maxWatched = 10_000
 
 // watchedList prints executions of a list whose status or reason has changed. When the feed names
@@ -26,7 +26,7 @@ type watchedList struct {
 	keep  func(*api.Description) bool
 	shape func(*api.Description) any
 
-	last map[model.RunID]string // the last printed line, by run
+	last map[model.RunID]string // the last printed status and reason, by run
 }
 
 func (o *options) watchList(b api.Backend, req api.ListRequest, limit int) *watchedList {
@@ -91,7 +91,8 @@ func (w *watchedList) readAll(ctx context.Context, show func(*api.Description) e
 	return nil
 }
 
-// news reports whether an execution differs from its last printed line, and remembers it.
+// news reports whether the status or the reason of an execution differs from the last printed ones.
+// It remembers the new ones.
 func (w *watchedList) news(d *api.Description) bool {
 	s := summarise(d)
 	state := s.Status + " " + s.Reason

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The command counts the open executions that are pinned to each version, over a server: those
-// with workers, those without, and those that any version continues.
+// Through a server, the command counts the open executions that are pinned to a version with
+// workers, that are pinned to a version without workers, and that are not pinned.
 func TestWorkerVersions(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(tokenVariable, serveKey)

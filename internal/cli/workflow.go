@@ -21,8 +21,8 @@ func newWorkflow(o *options) *cobra.Command {
 		Use: "workflow", Short: "Executions of workflows",
 		Long: `List, show and change executions.
 
-Commands that change an execution send a request to its owner. On PostgreSQL the owner is one of the running nodes, and the command owns nothing. A file has one
-process at a time: stop your program before you change its file.`,
+Commands that change an execution send a request to its owner. On PostgreSQL the owner is one of the running nodes, and the command owns nothing. The owner
+of a file is the program that has it open. If no program has the file open, the command opens the file and makes the change itself.`,
 		Example: `  perdure workflow list --query 'status = "open" and started < -24h'
   perdure workflow start greet --key hello-2 --input '"World"' --label region=eu
   perdure workflow signal order/42 approved --input '{"by": "me"}'

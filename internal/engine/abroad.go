@@ -9,11 +9,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A loan.Abroad has the claims of a session on runs of other nodes. The lock of the session
-// protects it.
+// The field abroad of a session records what its worker does for runs of other nodes. The lock of
+// the session protects the field.
 
 // executeAbroad gives the worker of the session claims that another node has made. It returns false
-// if the session has ended. In that case the worker gets none of the claims.
+// if the session takes no further claims. In that case the worker gets none of the claims.
 func (s *TaskSession) executeAbroad(claims []model.Claim, from model.NodeID) bool {
 	s.mu.Lock()
 	s.abroad.Take(claims, from)

@@ -16,14 +16,15 @@ const (
 	ackEvery = clerkPoll   // how long acknowledged answers wait until the clerk removes them
 )
 
-// acknowledge notes that a caller has received the answer that another owner stored for its
-// request. The clerk can then remove the stored answer.
+// acknowledge notes that a caller has received the answer that an owner stored for its request. The
+// clerk can then remove the stored answer.
 //
-// This is safe for two reasons. The engine drew the id of the request for this one call, and the
-// store took the request exactly once, at the first attempt. And the owner wrote the answer in the
-// commit that consumed the request, or later. So no copy of the request can appear after this. If
-// the clerk is not sure of that, it acknowledges nothing. The answer stays until the sweep removes
-// it because of its age, and a late copy of the request finds this answer.
+// This is safe for two reasons. The id of the request was drawn for this one request, by the engine
+// or by the library of a client. And only one copy of the request can take effect. It went to a
+// lane of this node, over the connection that brought the answer, or through the store, which took
+// the request at the first attempt. So no copy of the request can appear after this. A caller that
+// is not sure of that must not call acknowledge. In that case the answer stays until the sweep
+// removes it because of its age, and a late copy of the request finds this answer.
 func (k *clerk) acknowledge(key store.RequestKey) {
 	k.mu.Lock()
 	if len(k.acked) < ackMost {

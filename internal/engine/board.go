@@ -33,8 +33,7 @@ type board struct {
 	ids   map[string]*TaskSession
 	// loans has the workers of other nodes. The map names has them too.
 	loans map[queue.WorkerID]*lending.LockedWorker
-	// lacked has the kinds of tasks that waited for a worker at the last proposal; see
-	// UnservedWants.
+	// lacked has the kinds of tasks that waited for a worker at the time lackedAt; see unservedNow.
 	lacked   []queue.Want
 	lackedAt time.Time
 
@@ -248,8 +247,9 @@ func (b *board) reconfigure(now model.Time, s flow.Settings) {
 }
 
 // Find implements lane.Board. The name of a worker in a history ends with the incarnation that the
-// worker belonged to at the time. A worker outlives the incarnations of its node, so Find ignores
-// that part of the name.
+// worker belonged to at the time. A worker outlives the incarnations of its node, so Find looks for
+// it on this board without that part of the name. If the worker is not here, and that incarnation
+// is another live node, Find also asks that node about the claim.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
 	worker, node, _ := splitWorker(name)
 	b.mu.Lock()
@@ -425,7 +425,8 @@ func (b *board) enlist(s *TaskSession) {
 	b.moved = true
 }
 
-// leave removes a worker from the board. The session of the worker takes no further claims.
+// leave removes a worker from the board. The caller must have made sure that the session of the
+// worker takes no further claims.
 func (b *board) leave(s *TaskSession) {
 	b.strike(s)
 	b.Propose()

@@ -25,8 +25,8 @@ const (
 )
 
 // clerk sends requests to other owners through the store, and looks for their answers. It looks
-// when a hint arrives, and once a second while a caller waits. One query covers all waiting
-// callers.
+// when a hint arrives, and once a second while a caller waits. Two reads of the store cover all
+// waiting callers.
 type clerk struct {
 	eng     *Engine
 	lookout *notify.Lookout
@@ -56,8 +56,8 @@ func (k *clerk) run(ctx context.Context) {
 	k.tidyLast(ctx)
 }
 
-// isAwaiting reports whether a caller waits. A caller first registers and then calls Expect, so
-// that the clerk misses no caller.
+// isAwaiting reports whether a caller waits, or acknowledged answers wait to be removed. A caller
+// first registers and then calls Expect, so that the clerk misses no caller.
 func (k *clerk) isAwaiting() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -177,8 +177,8 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 	}
 	asked.Linked = tried.link
 	key := store.RequestKey{Shard: k.eng.layout.Shard(asked.To), Address: asked.To, ID: asked.RequestID}
-	// refused is the key under which the owner stores a refusal. The owner refuses a request if it
-	// has no room, or if the id belongs to another request.
+	// refused is the key under which the owner stores two kinds of refusals. The refusal is not
+	// final, for example because there was no room. Or the id belongs to another request.
 	refused := key
 	refused.ID = model.RefusedIDs + id.String()
 	keys := [...]store.RequestKey{key, refused}

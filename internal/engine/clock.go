@@ -124,9 +124,10 @@ func (c *clock) now() model.Time {
 	}
 }
 
-// newRun draws the id of a run: a UUIDv7 at the store's time, greater than all earlier ids. The
-// sweep finds old runs by their ids (store.OldestID). So ids must follow the clock that decides
-// about the age of runs, and not the clock of the machine, which may be wrong by years.
+// newRun draws the id of a run: a UUIDv7 at the store's time, greater than all ids that this clock
+// has drawn before. The sweep finds old runs by their ids (store.OldestID). So ids must follow the
+// clock that decides about the age of runs, and not the clock of the machine, which may be wrong by
+// years.
 func (c *clock) newRun() model.RunID {
 	now := int64(c.now())
 	tick := now/1000<<12 | now%1000<<12/1000

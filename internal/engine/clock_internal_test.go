@@ -15,7 +15,7 @@ import (
 // however wrong the machine's clock is.
 func TestRunIDs(t *testing.T) {
 	t.Parallel()
-	const at = model.Time(4_000_000_000_123_456) // a hundred years from now
+	const at = model.Time(4_000_000_000_123_456) // in the year 2096
 	for _, anchor := range []model.Time{at, at / 2} {
 		c := newClock(storeclock.Config{}, nil)
 		c.read(c.mono(), c.mono(), anchor)

@@ -221,7 +221,8 @@ func TestOwnerOfRunningBodiesEnds(t *testing.T) {
 }
 
 // The node with the code ends while its worker runs bodies of runs that the other node owns. When
-// the node comes back, the executions end. Until then they say that no node has their code.
+// another node with the code joins, the executions end. Until then they say that no node has their
+// code.
 func TestHostOfRunningBodiesEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -43,9 +43,8 @@ func order(row *store.DeadRow, do model.DeadTaskVerb) *model.Message {
 	return m
 }
 
-// Ten people requeue a dead task at the same time. There is one new task, and all ten people get
-// the same answer. After that the test undoes the requeue, requeues the dead task again and purges
-// it.
+// Ten people requeue a dead task at the same time. There is one new task, and all ten answers name
+// its run. After that the test undoes the requeue, requeues the dead task again and purges it.
 func TestRequeueOnce(t *testing.T) {
 	t.Parallel()
 	for name, openStore := range stores {
@@ -415,8 +414,8 @@ func (s *noReads) LoadExecution(ctx context.Context, shard model.ShardID, a mode
 }
 
 // If the database with the runs of requeued dead tasks is away, the sweep still removes the other
-// dead tasks. It asks the database once, and looks at the requeued ones again when the database is
-// back.
+// dead tasks. Each sweep asks the database once, and looks at the requeued ones again when the
+// database is back.
 func TestOldDeadTasksGoWhileADatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -89,7 +89,7 @@ func decodeAsk(body []byte) (q ask, err error) {
 	case q.Kind == askAwait:
 		return q, nil
 	case q.Kind == askItems && (q.Take == nil) == (q.Send == nil):
-		return q, fault.New(fault.Invalid, "a request for a stream that neither takes nor sends")
+		return q, fault.New(fault.Invalid, "a request for a stream must either take items or send items")
 	case q.Kind == askFeed && q.Feed == nil:
 		return q, fault.New(fault.Invalid, "a request for changes that does not say which")
 	case q.Kind == askItems, q.Kind == askFeed:

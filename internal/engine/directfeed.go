@@ -22,8 +22,8 @@ import (
 const (
 	// feedPause follows each answer, so that the next one has several changes.
 	feedPause = 5 * time.Millisecond
-	// feedRetry and feedLongRetry are the pauses after the first failed attempt and after later
-	// ones.
+	// feedRetry is the pause after the first failed attempt. The pause doubles with each further
+	// attempt that fails, up to feedLongRetry.
 	feedRetry     = 50 * time.Millisecond
 	feedLongRetry = time.Second
 	// feedFull is the pause after the other node has said that it has no room.

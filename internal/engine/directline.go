@@ -36,8 +36,8 @@ type lined struct {
 	then func(error)
 }
 
-// put passes an op to the lane. It does not block. When the op no longer waits for room, put passes
-// the result to the callback then.
+// put passes an op to the lane. It does not block. The callback gets the result when the op no
+// longer waits for room.
 func (n *line) put(ctx context.Context, s *laneShell, o op, then func(error)) {
 	if o.message != nil {
 		o.bytes = o.message.Size()

@@ -127,8 +127,8 @@ func (inc *incarnation) sendPeerMail(m *store.PeerMail) bool {
 // HandleNote implements peerlink.Handler.
 func (h *linkHandler) HandleNote(ctx context.Context, from model.NodeID, body []byte, taken func()) {
 	if err := h.takeNote(ctx, from, body, taken); err != nil {
-		// A newer build may send a note that this build does not know. Its content is also in the
-		// store.
+		// A newer build may send a note that this build does not know. As with all notes, the
+		// content is also in the store, or nodes can do without it.
 		h.inc.eng.cfg.Log.Warn("cannot read a note of another node", "node", from.String(), "error", err)
 	}
 }

@@ -85,10 +85,11 @@ type Config struct {
 	RetainLogs time.Duration // how long log lines of tasks are kept; default 7 days
 	// RetainAudit is how long the audit log keeps its entries; 0 keeps them all.
 	RetainAudit time.Duration
-	// Lane configures the lanes. The engine sets its Ref, Layout, Lanes, Retention and NewRun.
+	// Lane configures the lanes. The engine replaces its fields Ref, Layout, Lanes, Limits, NewRun,
+	// Board, Watched, WantsChanges, NewTrace, Retention and TenantRetention.
 	Lane   lane.Config
 	Limits core.Limits
-	// Feed bounds the feed of changes. The engine sets its Now.
+	// Feed bounds the feed of changes. The engine sets its Now, Shards and Shard.
 	Feed feed.Config
 	// Replies bounds the streams with which views answer.
 	Replies replies.Config
@@ -196,10 +197,11 @@ type Engine struct {
 	drained  bool
 	stopped  chan struct{}         // closed when Run has returned: no answers come after that
 	served   bell                  // rung when this node has acquired shards
-	failed   atomic.Pointer[error] // why Run has returned, unless its context ended
+	failed   atomic.Pointer[error] // why Run returns an error; nil if it returns none
 	stopping chan struct{}         // closed by PrepareStop
 	stopOnce sync.Once
-	// skew is how far the store's clock was ahead of the machine's at the last renewal, in ns.
+	// skew is how far the store's clock was ahead of the clock of this node at the last reading, in
+	// ns.
 	skew atomic.Int64
 
 	// trouble logs that the store cannot be used: one episode for all loops that retry. refusals
@@ -247,7 +249,7 @@ func (b *besides) open(ctx context.Context) {
 	b.mu.Unlock()
 }
 
-// run starts a goroutine, unless the engine has ended.
+// run starts a goroutine. It returns false, and starts none, while the engine does not run.
 func (b *besides) run(do func(ctx context.Context)) (begun bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -345,8 +347,9 @@ func (e *Engine) Node() model.NodeID {
 var errStopping = errors.New("the node is stopping")
 
 // Run serves until ctx ends. Then it gives up its shards in an orderly way, and returns when all of
-// its goroutines have ended. It returns an error only in two cases: a person must act before the
-// store can be used again, or the node could not store everything when it stopped.
+// its goroutines have ended. It returns an error only in three cases: a person must act before the
+// node can use the store, the node could not store everything when it stopped, or it was stopped
+// while it could not register with the store.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.hangUp()
 	var wg sync.WaitGroup

@@ -141,8 +141,8 @@ var stores = map[string]func(testing.TB) store.Store{
 	},
 }
 
-// BenchmarkThreeSteps measures a workflow of three steps from start to result, with 64 callers at a
-// time. cpu-µs is the processor time of this process.
+// BenchmarkThreeSteps measures a workflow of three steps from start to result, with 32 callers per
+// processor. cpu-µs is the processor time of this process.
 func BenchmarkThreeSteps(b *testing.B) {
 	for name, openStore := range stores {
 		b.Run(name, func(b *testing.B) {

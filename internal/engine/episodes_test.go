@@ -29,7 +29,7 @@ func (o *outage) Next(faultstore.Call) faultstore.Fault {
 	return faultstore.Fault{}
 }
 
-// loglines collects the lines of an engine from INFO on.
+// loglines collects the lines of a log.
 type loglines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

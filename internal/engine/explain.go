@@ -68,7 +68,7 @@ func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[mo
 }
 
 // Self returns the id of this node and what its workers can run now. The store gets this
-// information with the next renewal of the lease. ok is false while the node has no lease.
+// information with the next renewal of the lease. ok is false while the node is not registered.
 func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 	inc := e.current()
 	if inc == nil {
@@ -77,7 +77,7 @@ func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 	return inc.self.ID, e.servedByWorkers(), true
 }
 
-// NodeID returns the id of this node, or zero while it has no lease.
+// NodeID returns the id of this node, or zero while it is not registered.
 func (e *Engine) NodeID() model.NodeID {
 	if inc := e.current(); inc != nil {
 		return inc.self.ID
@@ -113,7 +113,7 @@ func (e *Engine) Ask(ctx context.Context, owner model.NodeID, all []model.Addres
 }
 
 // peerHandler receives the messages of other processes to an incarnation: nodes that lend and
-// borrow workers, and processes that ask why runs do not move.
+// borrow workers, and processes that ask why runs do not move or what this node has counted.
 type peerHandler struct {
 	lending.PeerHandler
 

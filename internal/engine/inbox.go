@@ -24,7 +24,7 @@ type op struct {
 	// acquired shards, counted while the other node certainly still used the connection.
 	tenure  int64
 	arrived model.Time // when the op arrived
-	bytes   int        // of the message (set by the inbox), or of what the function do carries
+	bytes   int        // of the message (set by the inbox), or of the messages that do passes on
 	report  *model.TaskReport
 	task    queue.WorkerID // the worker that reports
 	do      func(l *lane.Lane, now model.Time)

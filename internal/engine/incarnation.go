@@ -80,8 +80,7 @@ type incarnation struct {
 	mu     sync.Mutex
 	posted []func()
 
-	// swept is how far the last sweep has looked through old dead tasks and messages. Only the
-	// sweep uses it.
+	// swept is how far the last sweep has looked through old dead tasks. Only the sweep uses it.
 	swept store.DeadPlace
 }
 
@@ -532,8 +531,9 @@ func (inc *incarnation) handleAcquired(ctx context.Context, calls *sync.WaitGrou
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(inc.laneIndex(g.Shard)) + 1)
 	}
-	// The lanes may already have read their mail, and until now this node did not know to whom it
-	// had to report a request that it has just stored (see MailHint). So the lanes read once more.
+	// A caller of this process may have stored a request after the lanes had read their mail. Until
+	// now, MailHint did not find the lane of the shard, so the lane knows nothing of the request.
+	// The lanes read their mail once more for such requests.
 	inc.mailWaits()
 	inc.moveClaims(shards, true)
 	if foreign {
@@ -663,8 +663,9 @@ func (inc *incarnation) handleHint(h notify.Hint) {
 	}
 }
 
-// hint tells nodes that runs they wait for have closed, or that their requests have answers. A hint
-// for this node itself never leaves it: hubs drop the hints of their own process.
+// hint tells nodes that runs they wait for have closed, or that their requests have answers. It
+// does not publish a hint for this node itself, because most hubs drop the hints of their own
+// process.
 func (inc *incarnation) hint(hs []lane.Hint) {
 	for _, h := range hs {
 		if h.Node == inc.self.ID { // the request waited until this node became the owner

@@ -53,9 +53,10 @@ func (a *attempts) remove(ref model.TaskRef) {
 	delete(a.running, ref)
 }
 
-// Pass waits until an attempt may pass the limits and the breaker that its spec names, and then
-// calls begin, which must not block. The attempt holds its permits until EndPass. EndPass also
-// withdraws an attempt that has not started.
+// Pass gives an attempt to the board. The board calls begin, which must not block, as soon as the
+// attempt may pass the limits and the breaker that its spec names. Pass does not wait for that, but
+// the board may call begin before Pass returns. The attempt holds its permits until EndPass.
+// EndPass also withdraws an attempt that has not started.
 func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
 	if inc := s.eng.current(); inc != nil { // without an incarnation, the worker loses the run
 		inc.board.beginPassage(ref, spec, input, begin)
@@ -63,7 +64,7 @@ func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Pay
 }
 
 // EndPass ends an attempt that was passed to Pass. If the attempt failed with a retryAfter, its
-// breaker refuses all calls for that time.
+// breaker refuses all calls for that time, up to the bound in the config of the breaker.
 func (s *Session) EndPass(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
 	// Remove the attempt first. A new board then either does not count the attempt, or learns below
 	// that the attempt has ended.

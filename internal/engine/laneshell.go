@@ -34,8 +34,8 @@ type laneShell struct {
 	line    line    // ops of other nodes that have no room in the inbox
 	notices notices // which unreadable rows were logged
 	aside   asideLog
-	// trouble is the error of the last commit, if the store took nothing. Callers that give up
-	// waiting get it.
+	// trouble is the error of the last commit. It is nil if that commit succeeded, or if the store
+	// only refused a row. Callers that give up waiting get it.
 	trouble atomic.Pointer[error]
 	landed  bool // the loop has committed a batch itself, so there is more to do
 	// era is the era in which clients draw ids. It is nil before the lane has begun.
@@ -57,7 +57,8 @@ type laneShell struct {
 	}
 }
 
-// Readers of a lane: there are loaders readers, and runLoaders of them read runs.
+// loaders is the number of readers of a lane. runLoaders of these readers read runs, and the others
+// make all other reads.
 const (
 	loaders    = 8
 	runLoaders = 4

@@ -251,7 +251,7 @@ func TestTasksOfAnotherNodeWithLostMessages(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		_, stopD := w.owner() // shards move to the new node
 		time.Sleep(20 * time.Second)
-		stopA() // and back
+		stopA() // the other shards move, too
 		wg.Wait()
 		defer stopD()
 		_ = a
@@ -417,8 +417,8 @@ func TestTaskOfARunThatMoves(t *testing.T) {
 	})
 }
 
-// If a live node does not have a claim, the task starts again, and this uses up no attempt. If the
-// node of a claim is gone, the task starts again, and this uses up an attempt.
+// If the node of a claim is gone, the task starts again, and this uses up an attempt. A task that
+// only waited for a free slot of that node starts with its first attempt.
 func TestLostClaimsOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -438,15 +438,14 @@ func TestLostClaimsOfAnotherNode(t *testing.T) {
 		}
 		settle()
 
-		// The other nodes no longer receive anything from this node: neither answers nor renewals
-		// of its lease.
+		// The messages between the nodes get lost. Both nodes still renew their leases.
 		p.st.change(func(s *lossy) { s.lose = 1 })
 		if _, err := p.owner.Send(t.Context(), submit("y", model.TaskSpec{})); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		p.st.change(func(s *lossy) { s.lose = 0 })
-		p.stopOther() // the node gives back its claims, which uses up no attempt
+		p.stopOther() // the claim of x is lost with its node
 		c, stopC := p.world.node()
 		defer stopC()
 		newHand(c, 5, note)
@@ -480,7 +479,7 @@ func TestIdleNodesSayNothing(t *testing.T) {
 	})
 }
 
-// The owner of a run dies before a worker of another node has received its claim. The next owner
+// The owner of a run stops before a worker of another node has received its claim. The next owner
 // asks that node. If that node does not have the claim, the task starts again, as if it had not
 // been claimed.
 func TestClaimThatNobodyHeardOf(t *testing.T) {
@@ -534,7 +533,7 @@ func claimThatNobodyHeardOf(t *testing.T, n int) {
 	})
 }
 
-// A workflow executes one task after the other on another node. It waits only for the messages
+// A caller lets another node execute one task after the other. It waits only for the messages
 // between the nodes.
 func TestOneTaskAfterTheOther(t *testing.T) {
 	t.Parallel()
@@ -607,7 +606,7 @@ func TestLenderThatStartsOver(t *testing.T) {
 	})
 }
 
-// The owner of a run ends a claim, and dies before it has told the node whose worker executes the
+// The owner of a run ends a claim, and stops before it has told the node whose worker executes the
 // claim. Then that node gets the run. The worker still learns that the claim is over.
 func TestLenderThatInherits(t *testing.T) {
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// loans implements loan.Host and lending.BorrowerNode for an incarnation. It has everything that
-// the lender needs, and most of what the borrower needs.
+// loans implements loan.Host, which the lender of an incarnation needs. It also has the methods
+// that the borrower needs. For the borrower, debts replaces the method Lane.
 type loans struct{ inc *incarnation }
 
 func (n loans) Alive(node model.NodeID) bool {

@@ -30,7 +30,8 @@ type names struct {
 	written bell // rung when names were written
 }
 
-// naming is a name to add or to remove, or a process (its home) all of whose names to remove.
+// naming is one change of the stored names. It adds a name, removes a name, or removes all names of
+// a process. The home identifies the process.
 type naming struct {
 	add    store.WorkerName
 	then   func() // called when the name is durable; may be nil
@@ -138,8 +139,8 @@ func (n *names) take() (w store.WorkerNames, then []func(), ok bool) {
 	return w, then, n.writing
 }
 
-// write writes until nothing is left. While the store cannot be used, workers that have joined get
-// no work.
+// write writes until nothing is left. While the store cannot be used, workers that join get no
+// work.
 func (n *names) write(ctx context.Context) {
 	for {
 		w, then, ok := n.take()

@@ -15,9 +15,8 @@ import (
 )
 
 // Three nodes share a limit of 3. The first node has no worker, so workers that the other nodes
-// lend execute its tasks. In the middle of the test, one of the other nodes is cut off, or the
-// first node is cut off and comes back. At most 3 tasks run at a time. In the end all tasks have
-// ended and all permits are free.
+// lend execute its tasks. In the middle of the test, the first node or one of the other nodes is
+// cut off. At most 3 tasks run at a time. In the end all tasks have ended and all permits are free.
 func TestLimitOfLentWorkers(t *testing.T) {
 	t.Parallel()
 	for name, victim := range map[string]int{"a maker": 0, "a lender": 1} {

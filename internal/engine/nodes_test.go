@@ -25,8 +25,9 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// wire is the connection of a node to the shared store. Once the wire is cut, nothing gets through,
-// as if the node were dead or paused.
+// wire is the connection of a node to the shared store. Once the wire is cut, the node can no
+// longer register, renew its lease, commit, use settings or exchange messages, as if it were dead
+// or paused. Other calls still get through.
 type wire struct {
 	store.Store
 	cut *atomic.Bool
@@ -275,8 +276,8 @@ func (c *counter) allWorked(t *testing.T, nodes ...*member) {
 	}
 }
 
-// outlive waits until the other nodes can know that a node was cut off. Then it waits for the
-// results of the given number of tasks.
+// outlive first waits for most of the lease of a node that was cut off. Until then, the tasks of
+// that node count. Then it waits for the results of the given number of tasks.
 func (c *counter) outlive(t *testing.T, tasks int, patience time.Duration, results <-chan error) {
 	t.Helper()
 	time.Sleep(7 * time.Second) // the other nodes cannot know yet that the node is gone
@@ -342,7 +343,7 @@ func (c *counter) cut(m *member) int {
 
 // Three nodes share a limit of 3. At most 3 tasks run at a time, even while shards move and after a
 // node was cut off. The claims of that node count until they are lost. All tasks get through, every
-// node executes some, and in the end the pages contain only permits of live nodes.
+// node executes some, and in the end no node searches for claims of the dead node.
 func TestLimitOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -408,7 +409,7 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 		third := r.join(5, do)
 		time.Sleep(3 * time.Second)
 
-		// Ask for the limits in each process, and in one process that is not a node.
+		// Ask for the limits in two of the nodes, and in a process that is not a node.
 		for i, f := range []*flow.Flow{first.Flow(), second.Flow(), flow.Of(common{r.st})} {
 			s, err := f.StateWithUses(ctx, model.DefaultTenant)
 			if err != nil || !s.Known || len(s.Uses) != 1 || s.Uses[0].Held != len(s.Uses[0].Holders) || s.Uses[0].Waiting == 0 || len(s.Uses[0].Waiters) == 0 {
@@ -713,8 +714,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 
-		// A retry-after that one node receives applies to all nodes. Orders of an operator also
-		// apply to all nodes.
+		// A pause that an operator orders at one node applies to all nodes.
 		if err := nodes[1].Flow().Pause(ctx, id, model.Time(time.Now().Add(time.Hour).UnixMicro()), "migration"); err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,8 @@ type notices struct {
 	said map[lane.LoadKind]string
 }
 
-// news reports whether a text differs from the last text of its kind, and remembers it.
+// news reports whether a text says something, and differs from the last text of its kind. It
+// remembers the text.
 func (n *notices) news(k lane.LoadKind, text string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -163,8 +163,9 @@ func (e *Engine) newTrace() func(model.Address) string {
 const laneWait = time.Second
 
 // states reports the metrics of the node. A node that is not sure of its lease knows only what is
-// in its memory. What the node knew about its shards, queues and limits may be wrong by now. So
-// without a lease, the gauges for shards, queues and limits have no value.
+// in its memory. What the node knew about its shards, queues and limits may be wrong by now. So the
+// gauges for shards, queues and limits have no value at such a time. A node without an incarnation
+// owns no shards, and says so.
 func (e *Engine) states(g *telemetry.States) {
 	if logged, ok := e.cfg.Store.(store.Logged); ok {
 		if bytes, _, err := logged.LogSize(); err == nil {

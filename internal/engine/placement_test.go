@@ -39,8 +39,8 @@ func (r *ring) setDrained(m *member, drained bool) {
 	m.Rebalance()
 }
 
-// flow submits tasks at two nodes in turn until stop is closed, and reports how many tasks it has
-// submitted.
+// flow submits tasks at the given nodes in turn until stop is closed, and reports how many tasks it
+// has submitted.
 func (r *ring) flow(nodes []*member, stop <-chan struct{}) <-chan int {
 	sent := make(chan int, 1)
 	go func() {

@@ -33,8 +33,8 @@ func (s *laneShell) runLoader(ctx context.Context, source *episode.Source) {
 }
 
 // readTogether reads runs page by page. If a run does not fit into a page, readTogether makes a
-// separate read for this run. It calls the function long before it reads further pages of such a
-// run.
+// separate read for this run. Before it reads further pages of such a run, it calls long, which
+// lets other readers start.
 func (s *laneShell) readTogether(ctx context.Context, source *episode.Source, runs []lane.Load, long func()) {
 	for len(runs) > 0 && ctx.Err() == nil {
 		if len(runs) == 1 {
@@ -60,8 +60,8 @@ func (s *laneShell) readTogether(ctx context.Context, source *episode.Source, ru
 	}
 }
 
-// readOne makes one read. It calls the function long, if there is one, before it reads further
-// pages of a run.
+// readOne makes one read. Before it reads further pages of a run, it calls long, unless long is
+// nil.
 func (s *laneShell) readOne(ctx context.Context, source *episode.Source, ld lane.Load, long func()) {
 	if ctx.Err() != nil {
 		return

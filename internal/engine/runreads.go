@@ -63,8 +63,8 @@ func (r *runReads) take(spare []lane.Load) []lane.Load {
 	return runs
 }
 
-// leave makes a read of runs no longer keep other readers from starting. The reader calls it when
-// its read has ended or takes long.
+// leave says that a reader is no longer at work, so that another reader may start. The reader calls
+// it when its read has ended, or when its read takes long.
 func (r *runReads) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

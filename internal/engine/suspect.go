@@ -17,8 +17,9 @@ const suspectFirst = 5 * time.Millisecond
 
 // suspect finds out whether a node is dead, because the connection to it broke. The kernel closes
 // the connections of a dying process a little before it lets others see that the process has ended.
-// So suspect looks several times, until about the next renewal of the lease, which looks anyway. If
-// the node is dead, this node renews its lease immediately, and fences the dead node.
+// So suspect looks several times, for at most the time between two renewals of the lease. A renewal
+// looks anyway. If the node is dead, this node renews its lease immediately, and fences the dead
+// node.
 func (inc *incarnation) suspect(node model.NodeID) {
 	inc.post(func() {
 		i := slices.IndexFunc(inc.seen, func(m store.Member) bool { return m.ID == node })
@@ -34,7 +35,8 @@ func (inc *incarnation) suspect(node model.NodeID) {
 	})
 }
 
-// isGoneSoon waits until a node has provably ended. It gives up before the next renewal is due.
+// isGoneSoon waits until a node has provably ended. It gives up after at most a fifth of the lease,
+// which is the time between two renewals.
 func (inc *incarnation) isGoneSoon(ctx context.Context, n store.NodeInfo) bool {
 	most := inc.eng.cfg.LeaseTTL / 5
 	for pause, waited := suspectFirst, time.Duration(0); ; pause *= 2 {

@@ -44,7 +44,7 @@ func TestDeathIsNoticedWhenTheConnectionBreaks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(v.Members) != 1 || slices.ContainsFunc(v.Owners, func(o store.ShardOwner) bool { return o.Node != v.Members[0].ID }) {
-			t.Errorf("after a second there are %d nodes, and some shards belong to a dead one", len(v.Members))
+			t.Errorf("after a second there are %d nodes, want one that owns all shards; owners: %+v", len(v.Members), v.Owners)
 		}
 		r.close()
 	})

@@ -35,8 +35,8 @@ func newSuspension(start time.Time, source func() time.Duration) *suspension {
 	return s
 }
 
-// suspicious is how much the wall clock must gain on the monotonic clock before look asks the
-// operating system.
+// suspicious is how far the wall clock must move against the monotonic clock before look asks the
+// operating system. The node also ignores shorter suspensions.
 const suspicious = 20 * time.Millisecond
 
 // look finds out whether the machine has been suspended. To ask the operating system takes two

@@ -18,7 +18,7 @@ const (
 	// of a release.
 	retainReports = 90 * 24 * time.Hour
 
-	sweepShare = 9 // after a sweep the node pauses for this many times the duration of the sweep
+	sweepShare = 9 // after a step of a sweep, the pause is this many times as long as the step
 )
 
 // sweep removes expired rows, in bounded steps with pauses, until nothing is left or the

@@ -75,8 +75,8 @@ func (s *shut) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl ti
 	return store.Registration{}, store.Errorf(store.Away, "register", "shut")
 }
 
-// A node that is not sure of its lease answers no query. It does not ask its workers again and
-// again. It answers again when it can.
+// A node that is not sure of its lease answers no query. While the caller waits, the node asks its
+// workers again only after a pause. It answers again when it can.
 func TestQueryWithoutLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

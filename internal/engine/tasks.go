@@ -189,7 +189,7 @@ func (noWorker) Execute([]model.Claim)                 {}
 func (noWorker) Stop(model.ClaimRef, model.StopReason) {}
 func (noWorker) Settle(model.ClaimRef, error)          {}
 
-// execute hands over claims. It returns false if the session has ended.
+// execute hands over claims. It returns false if the session takes no further claims.
 func (s *TaskSession) execute(claims []model.Claim) bool {
 	s.mu.Lock()
 	if s.leaving || s.over {
@@ -306,8 +306,8 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 		return fault.New(fault.Unavailable, "the session of worker %s has ended", s.offer.Name)
 	}
 
-	// The claim moves from held to reported in one step, so that the method has never misses the
-	// claim.
+	// The claim moves from held to reported in one step. So other goroutines always find it in one
+	// of the two.
 	r.By = s.speaker()
 	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)

@@ -21,7 +21,8 @@ type notices struct {
 	stop context.CancelFunc
 }
 
-// watch begins a watch in a bubble of synctest, where only one goroutine runs between two waits.
+// watch begins a watch in a bubble of synctest. The notices need no lock, because take waits until
+// the goroutine of the watch is blocked.
 func watch(t *testing.T, m *member) *notices {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

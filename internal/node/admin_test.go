@@ -431,7 +431,7 @@ func TestRolesOfKeys(t *testing.T) {
 	o.refused("a key that is gone", err, fault.NotFound)
 }
 
-// deniedTo reports whether a method refuses a caller as not allowed. It sends nothing.
+// deniedTo reports whether a method refuses a caller as not allowed. It sends an empty request.
 func (o *office) deniedTo(conn *grpc.ClientConn, token, method string) bool {
 	o.t.Helper()
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(o.ctx, "authorization", "Bearer "+token))

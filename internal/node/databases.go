@@ -214,7 +214,8 @@ func checkPostgres(ctx context.Context, cfg *Config) (SchemaStatus, error) {
 	return out, nil
 }
 
-// check looks at the schema and at the role of the database.
+// check returns what is wrong with the schema of the database. It also checks that the database
+// belongs to this store under this name.
 func (d *DatabaseStatus) check(ctx context.Context, c postgres.Config, url, home string) error {
 	if url == "" {
 		return fault.WithHint(fault.New(fault.Conflict, "database %s is not configured", d.Name), "give its URL: --databases %s=postgres://…", d.Name)

@@ -1,5 +1,5 @@
-// Package node wires a node together: it is the only package that imports all the others. Open
-// reads from top to bottom: store, hints, engine, service. Close goes the other way.
+// Package node wires a node together from the packages of its parts. Open reads from top to bottom:
+// store, hints, engine, service. Close goes the other way.
 package node
 
 import (
@@ -66,7 +66,8 @@ type Config struct {
 	// Default 100, at least 1 and at most 10,000.
 	Weight int
 	// Groups are the shard groups whose shards this node takes. Default: the default group. A store
-	// that only one process opens has no groups, so the setting has no effect there.
+	// that only one process opens has no groups. There the setting has no effect, and a server
+	// refuses groups other than the default one.
 	Groups []string
 	// Carrier opens a further carrier of hints (wake-ups between nodes) and changes; nil for none.
 	// The node closes the carrier that the function returns. cluster is the id of the store.
@@ -204,7 +205,7 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "request ids remembered for %s: at most %s", cfg.RetainRequest, longestRequest)
 	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > cluster.Longest:
 		// Until the lease ends, no node takes over from a dead process.
-		return fault.New(fault.Invalid, "the lease is %s, must be at most %s", cfg.LeaseTTL, cluster.Longest)
+		return fault.New(fault.Invalid, "the lease is %s, must be at most %s and not negative", cfg.LeaseTTL, cluster.Longest)
 	case cfg.Shards < 0 || cfg.Shards > model.MaxShards:
 		return fault.New(fault.Invalid, "%d shards: at least 1 and at most %d", cfg.Shards, model.MaxShards)
 	case cfg.PeerListen != "" && !isAddress(cfg.PeerListen):

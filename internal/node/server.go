@@ -27,7 +27,8 @@ import (
 	"github.com/perdure/perdure/internal/singleton"
 )
 
-// ServerConfig configures a server. The comment of each field says what its zero value means.
+// ServerConfig configures a server. If the zero value of a field has a meaning, the comment of the
+// field says so.
 type ServerConfig struct {
 	// Node configures the node of the server.
 	Node Config

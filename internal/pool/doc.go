@@ -1,7 +1,8 @@
 // Package pool executes tasks for an engine: it is the worker's side of a queue.
 //
 // A Pool holds claims and executes as many of them at a time as it has slots, each on its own
-// goroutine. A pool without claims has no goroutine and no timer. It promises:
+// goroutine. A pool that stays without claims has no goroutine. It has a timer only while it waits
+// for free memory. A pool promises:
 //
 //   - The pool sends one report for every claim, or none if it has lost the claim. This holds even
 //     if the handler panics, ends its goroutine, or never returns.

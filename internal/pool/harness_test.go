@@ -27,7 +27,7 @@ type engine struct {
 	reports  []model.TaskReport
 	ended    map[model.ClaimRef]int // number of reports, by claim
 	beats    [][]api.Beat
-	lost     map[model.ClaimRef]bool // claims that the next beat reports as lost
+	lost     map[model.ClaimRef]bool // claims that the engine has taken away; they need no report
 	cancels  map[model.ClaimRef]bool
 	deaf     bool          // beats fail
 	terse    bool          // beats get no answers
@@ -249,7 +249,7 @@ func (e *engine) room() int {
 	return e.slots - len(e.claims)
 }
 
-// claim hands out a task, if the pool has room for it.
+// claim hands out a task, even if the pool has no room for it.
 func (e *engine) claim(kind string, spec model.TaskSpec) model.ClaimRef {
 	e.mu.Lock()
 	e.handed++

@@ -207,8 +207,8 @@ func (t *Task) readStates(ctx context.Context) ([]api.TaskState, error) {
 	}
 }
 
-// remember records a changed state. A removed state stays in the map as an empty value. A state
-// that is not in the map was not read.
+// remember records a changed state. A removed state stays in the map as an empty value. Until read
+// is set, the engine may have further states that are not in the map.
 func (n *notes) remember(it *model.TaskItem) {
 	if it.Kind > model.ItemClear {
 		return

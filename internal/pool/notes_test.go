@@ -237,8 +237,9 @@ func TestNotesAreBounded(t *testing.T) {
 	})
 }
 
-// The pool drops only the item that the engine refuses. A caller that waits for the item gets the
-// error.
+// The pool drops the item that the engine refuses, and writes the other items of the queue. A
+// caller that waits for the item gets the error. After the engine has refused a log line with an
+// error of kind Exhausted, the pool also drops all later lines of the task.
 func TestRefusedNotes(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})

@@ -438,9 +438,9 @@ func (p *Pool) look() {
 }
 
 // mayBeGarbage reports whether to collect garbage before the gate uses the level. If garbage shut
-// the gate, the process would stop although it has room. If the gate is shut, only a collection can
-// open it again: a process that takes no tasks allocates nothing, so the runtime would never
-// collect what the last tasks left behind.
+// the gate, the pool would take no tasks although there is room. If the gate is shut, only a
+// collection can open it again: a process that takes no tasks allocates nothing, so the runtime
+// would never collect what the last tasks left behind.
 func (p *Pool) mayBeGarbage(v float64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -186,7 +186,7 @@ func TestBeats(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if len(e.beats) > 0 {
-			t.Fatalf("%d beats without a claim", len(e.beats))
+			t.Fatalf("%d beats of a claim that needs none", len(e.beats))
 		}
 		b := e.claim("polite", model.TaskSpec{Silence: 30 * time.Second})
 		c := e.claim("polite", model.TaskSpec{Silence: 3 * time.Minute})

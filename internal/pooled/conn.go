@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// bufferSize is the largest number of bytes that a connection reads in one system call.
+	// bufferSize is the size of a shared buffer. A Read of at least this many bytes uses no buffer.
 	bufferSize = 16 << 10
 	// ownSize is the buffer of a connection that cannot share one.
 	ownSize = 4 << 10
@@ -28,7 +28,7 @@ type Conn struct {
 
 	// raw waits for bytes without a buffer; nil if the connection cannot do so.
 	raw  syscall.RawConn
-	pull func(fd uintptr) bool // reads bytes from raw, and reports whether there were any
+	pull func(fd uintptr) bool // reads from raw; returns false if the connection must wait
 	err  error                 // the error of the last pull
 
 	shared *[bufferSize]byte // holds rest; nil while there is none

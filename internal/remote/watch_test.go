@@ -66,7 +66,8 @@ func (f *watcher) take(p api.ChangePage) error {
 	return nil
 }
 
-// until waits for a change that the test looks for, ends the watch and returns all changes.
+// until waits for a change that the test looks for, and ends the watch. It returns all changes up
+// to and including that change.
 func (f *watcher) until(what string, found func(*api.Change) bool) []api.Change {
 	f.w.t.Helper()
 	for {

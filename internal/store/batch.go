@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Batch is everything that a lane makes durable in one commit. It has at most one write for each
-// row of a table, because the lane merges writes to the same row.
+// Batch is everything that a lane makes durable in one commit. Each list has at most one write for
+// each row, because the lane merges writes to the same row.
 //
 // Adapters write in the order of the fields; only Deletes, Removes and EntityRemoves may be written
 // in any order. A guarded write applies only if the stored rows are in the expected state, which

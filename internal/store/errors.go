@@ -14,8 +14,8 @@ type Class uint8
 // Classes of failure.
 const (
 	// Retryable: nothing was applied, and nothing will be applied later. The caller may send the
-	// same call again. Examples are a serialization failure, a deadlock, and a connection that was
-	// refused before anything was sent.
+	// same call again. Examples are a serialization failure, a deadlock, and a lock that another
+	// transaction did not release in time.
 	Retryable Class = iota + 1
 	// Unknown: the call may have been applied. Or it may be applied later, by an orphaned
 	// transaction, whose client is gone. After a Commit of this class the caller must call Refence.

@@ -8,7 +8,7 @@ import (
 
 // Peers lets the live nodes of a shared store exchange short notes. A note may be lost, even after
 // it was stored, and may arrive twice. A node that needs an answer must ask again. A store that
-// only one process can open has no peers and refuses notes.
+// several nodes cannot share has no peers and refuses notes.
 type Peers interface {
 	// PutPeerMail stores notes for other nodes. The nodes need not exist. PutPeerMail does not wait
 	// until the notes are durable.

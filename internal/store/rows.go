@@ -103,7 +103,7 @@ func EncodeServed(s []Served) string {
 	}
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // impossible: s has only texts and numbers
+		panic(err) // impossible: s has only texts, numbers and booleans
 	}
 	return string(text)
 }
@@ -333,8 +333,8 @@ type InboxRow struct {
 	Shard   model.ShardID
 	ID      model.RunID // UUIDv7 of the request; orders the requests of a sender
 	Message model.Message
-	// NotBefore defers a request that cannot be served because its address is quarantined. It is
-	// zero for a new request and model.MaxTime for a dead letter.
+	// NotBefore defers a request that cannot be served now, for example because its address is
+	// quarantined. It is zero for a new request and model.MaxTime for a dead letter.
 	NotBefore model.Time
 	// Seen means that the answer to the request is remembered. The owner has served the request,
 	// and only this row is left.

@@ -1,8 +1,11 @@
 // Package store is the port to durable storage.
 //
-// Each method is one whole transaction, so a fault can happen before or after it, but not inside.
 // Three adapters implement the port (memory, sqlite, postgres), and all of them pass one
-// conformance suite (storetest). Package faultstore wraps any of them and injects faults.
+// conformance suite (storetest). Package faultstore wraps any of them and injects faults. In an
+// adapter, each method that writes is one transaction, so a fault can happen before or after it,
+// but not inside. There are two exceptions: Sweep may use several transactions, and an epoch may be
+// drawn in a transaction of its own. Package partitioned makes one store of several stores, and its
+// methods are not always one transaction.
 //
 // Promises of every adapter:
 //
@@ -93,8 +96,9 @@ type Inspection struct {
 	Superuser bool
 	// Standby is true if the server only reads: a replica.
 	Standby bool
-	// Pooler is the mode of the pooler between the store and the server: "", "session" or
-	// "transaction".
+	// Pooler is "session" if a pooler in session mode is between the store and the server. It is
+	// "transaction" if the store does not prepare statements, which a pooler in transaction mode
+	// needs. Otherwise it is empty.
 	Pooler string
 }
 
@@ -128,7 +132,7 @@ type Ownership interface {
 
 	// SetDrained stores or withdraws the order of an operator that a node must hand its shards
 	// over. The views show the order as NodeInfo.Drained. It returns false if there is no such
-	// node. A store that only one process can open refuses the order, because no other node could
+	// node. A store that several nodes cannot share refuses the order, because no other node could
 	// take the shards.
 	SetDrained(ctx context.Context, node model.NodeID, drained bool) (bool, error)
 
@@ -154,12 +158,12 @@ type Writer interface {
 	Commit(ctx context.Context, b *Batch) (Committed, error)
 }
 
-// Recovery reads what an owner needs to continue the runs of its shards. Every method returns
-// pages, and no method takes locks.
+// Recovery reads what an owner needs to continue the runs of its shards. No method takes locks.
 //
-// An unreadable row does not fail its page. An unreadable message is returned with its raw content
-// (see [model.Damaged]). A row without a valid id is skipped. In that case the method returns the
-// page together with an error for which [Whole] returns true.
+// The methods that take several shards return pages, and an unreadable row does not fail its page.
+// An unreadable message is returned with its raw content (see [model.Damaged]). A row without a
+// valid id is skipped. In that case the method returns the page together with an error for which
+// [Whole] returns true.
 type Recovery interface {
 	// LoadRunnable returns the open runs that are not parked, in the given shards, ordered by
 	// (shard, run). It starts after the run with the key after, and returns at most limit runs.
@@ -276,8 +280,8 @@ type Reader interface {
 	ReadRaw(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, each func(RawRow) error) error
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)
-	// Sweep deletes data that is no longer needed, in one bounded transaction, and returns the
-	// number of deleted rows. It deletes:
+	// Sweep deletes data that is no longer needed, and returns the number of deleted rows. The
+	// request bounds that number. Sweep deletes:
 	//
 	//   - messages that their cursor has passed
 	//   - remembered requests that are older than the bound or that the request names

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// oracle is a simple model of a breaker. It keeps everything that ever happened, and reads all of
-// it for each decision.
+// oracle is a simple model of a breaker. It keeps all calls and failures since the last change of
+// state, and counts them again for each decision.
 type oracle struct {
 	c      breaker.Config
 	now    model.Time
@@ -286,7 +286,7 @@ func TestViewsTally(t *testing.T) {
 	}
 	exchange(t0)
 	if n := o.Status(t0).Calls; n != 0 {
-		t.Fatalf("%d calls are told one by one", n)
+		t.Fatalf("the owner knows %d successes, want 0: a place reports successes together, not one by one", n)
 	}
 
 	later := at(15 * time.Second)
@@ -296,7 +296,7 @@ func TestViewsTally(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	if s := o.Status(at(21 * time.Second)); s.Calls != 1 {
-		t.Fatalf("successes do not leave the window with their age: %+v", s)
+		t.Fatalf("successes that are older than the window still count: %+v", s)
 	}
 
 	v.Done(later, v.Allow(later, 0).Permit, breaker.Succeeded)
@@ -306,7 +306,7 @@ func TestViewsTally(t *testing.T) {
 	v.Done(later, v.Allow(later, 0).Permit, breaker.Failed)
 	exchange(later)
 	if s := o.Status(later); s.Calls != 1 || s.Failures != 1 {
-		t.Fatalf("a success of the time before counts: %+v", s)
+		t.Fatalf("a success of an earlier generation counts: %+v", s)
 	}
 }
 
@@ -323,7 +323,7 @@ func TestViewIsHeldBack(t *testing.T) {
 	}
 
 	if !v.Allow(t0, 0).OK {
-		t.Fatal("closed")
+		t.Fatal("the closed breaker refuses a call")
 	}
 	v.RetryAfter(at(time.Minute))
 	m, _ = v.Tell()

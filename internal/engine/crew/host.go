@@ -14,7 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// mostAlike is how many workers of the same class (see Hands) may join one owner.
+// mostAlike is how many workers of the same class (see Hands) may join one owner. Further workers
+// join only if they hold something of a lost owner.
 const mostAlike = 64
 
 // HostSide is the side of a node that has workers: it lets them join owners that lack their code.
@@ -43,8 +44,9 @@ func (s *codeOf) has(tenant, name, version string) bool {
 	})
 }
 
-// Differ reports whether nodes have different code. It ignores nodes without any code, because they
-// have just started.
+// Differ reports whether nodes have different code. It ignores nodes that offer nothing at all,
+// because they have just started. A node that offers only task workers counts as a node without
+// code.
 func Differ(members []store.Member) bool {
 	var first *store.Member
 	for i := range members {
@@ -126,7 +128,7 @@ func (h *HostSide) SetMembers(v *store.View) {
 	h.mu.Lock()
 	clear(h.owners)
 	for i := range v.Members {
-		// A node without any code has just started, or owns nothing.
+		// A node that offers nothing at all has just started, or owns nothing.
 		if m := &v.Members[i]; m.ID != h.self && m.Expires >= v.Now && len(m.Serves) > 0 {
 			h.owners[m.ID] = &codeOf{m.Serves}
 		}

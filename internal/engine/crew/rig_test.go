@@ -118,7 +118,7 @@ type place struct {
 	turns []model.Turn
 	held  []model.HeldRun
 	came  int
-	// withdraw is called when a worker gets no further work; it may be nil.
+	// The place calls withdraw before it stops hand-overs to a worker. It may be nil.
 	withdraw func(g *guest)
 }
 

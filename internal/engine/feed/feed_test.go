@@ -489,7 +489,8 @@ func TestManyWatchers(t *testing.T) {
 	}()
 	end := changes("a", "end")
 	end[0].Seq = each
-	// A watcher that is behind misses the first changes.
+	// A watcher that is behind gets a gap notice and misses an end. So publish ends until each
+	// watcher has got one.
 	for tick := time.Tick(time.Millisecond); ; {
 		d.Publish(end)
 		select {

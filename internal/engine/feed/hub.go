@@ -66,8 +66,8 @@ func (c *Config) withDefaults() {
 	}
 }
 
-// Hub has the changes of all tenants of a node. All methods are safe for concurrent use, and only
-// Watcher.Next waits.
+// Hub has the changes of all tenants of a node. All methods are safe for concurrent use, and none
+// of them waits. A watcher waits in Watcher.Next and Watcher.Settle.
 type Hub struct {
 	cfg Config
 	on  atomic.Bool // there is a topic or a subscription

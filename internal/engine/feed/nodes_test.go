@@ -336,8 +336,8 @@ func TestNumbersOfPortions(t *testing.T) {
 	}
 }
 
-// What another node sends is checked. Nothing that it sends reaches a tenant for which this node
-// has not asked, or is reported as a change that the feed has already.
+// The feed checks what another node sends. It leaves out changes of tenants for which this node has
+// not asked, of shards that another node owns, and of classes that nodes do not send each other.
 func TestMalformedPortions(t *testing.T) {
 	t.Parallel()
 	p, w := watching(t)

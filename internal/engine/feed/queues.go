@@ -5,8 +5,8 @@ import "github.com/perdure/perdure/internal/model"
 // mostTasks bounds the open tasks whose queues a topic knows. A task takes about 200 bytes.
 const mostTasks = 10_000
 
-// taskQueues knows the queues of the open tasks of workflows, while a caller watches. Only the
-// change for the scheduling of a task contains its queue. The zero value knows none.
+// taskQueues knows the queues of the open tasks of workflows, while a caller watches. While a task
+// is open, only its first change contains its queue. The zero value knows none.
 type taskQueues struct {
 	of    map[model.RunID]map[string]string // by task
 	tasks int

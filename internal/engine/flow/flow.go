@@ -117,7 +117,8 @@ func New(cfg Config) *Flow {
 	return f
 }
 
-// Of returns a Flow that only reads the settings of a store. It is for a process without a node on
+// Of returns a Flow that only reads. It refuses to change the settings of the store. Only
+// StateWithUses writes: it stores a question to the nodes. Of is for a process without a node on
 // that store.
 func Of(st store.Store) *Flow { return New(Config{Store: st, Log: slog.New(slog.DiscardHandler)}) }
 
@@ -206,7 +207,7 @@ func (f *Flow) refresh(ctx context.Context) error {
 
 	for _, s := range changes.Changed {
 		if old, ok := f.all[s.SettingKey]; s.Version <= old.Version || s.Deleted && !ok {
-			continue // this process wrote it
+			continue // this process already knows it, or never knew the deleted setting
 		}
 		changed[s.SettingKey] = true
 		if s.Deleted {

@@ -106,8 +106,8 @@ func (g *Gate) publish(now model.Time, c *circuit, changed bool) {
 		g.asks = append(g.asks, Ask{Breaker: c.id, ToOwner: m})
 		g.unsent[c.id] = append(g.unsent[c.id], m)
 
-		// This node acts on its own observations immediately. They will be stored unless another
-		// node writes first. Only the stored breaker grants probes.
+		// This node acts on its own observations immediately, before they are stored. Only the
+		// stored breaker grants probes.
 		if m.Ask = false; len(m.Reports) > 0 || !m.RetryAfter.IsZero() {
 			b := g.sharedBreaker(now, c.id)
 			b.Receive(now, &m)
@@ -136,7 +136,7 @@ func (g *Gate) wakeCircuit(c *circuit) {
 }
 
 // RetryAfter records that the callee asked for no calls before the given time. It applies to the
-// breaker that the task names. If the task names none, nothing happens.
+// breaker of the task, which the task or a rule names. If the task has none, nothing happens.
 func (g *Gate) RetryAfter(now model.Time, it *Task, until model.Time) {
 	c := g.circuitOf(now, g.planOf(it))
 	switch {

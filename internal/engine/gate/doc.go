@@ -21,10 +21,11 @@
 //
 //	G1  All or nothing: a refused task holds nothing. An admitted task holds all of its
 //	    limits until the dispatcher calls Give for it.
-//	G2  A refusal has a reason. The reason names the limit or the breaker that refuses, and
-//	    either the tasks that hold the limit or the time until which the breaker is open.
-//	    A refusal also has a time to ask again. A zero time means that TakeWoken will
-//	    return the group.
+//	G2  A refusal has a reason. The reason names the limit or the breaker that refuses. It
+//	    also says which tasks hold the limit, which rate the limit has, or until when the
+//	    breaker is open. A refusal also has a time to ask again. A zero time means that
+//	    TakeWoken will return the group. There is one exception: if no rule defines the
+//	    limit, the dispatcher must ask again when the rules change.
 //	G3  A change wakes the tasks that it may let through. These are the first task in the
 //	    line for each permit that became free, and every waiting task when a breaker or
 //	    the rules change. The gate wakes groups, not tasks: the dispatcher tries tasks of

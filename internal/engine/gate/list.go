@@ -72,8 +72,8 @@ type LimitLoad struct {
 	Groups   []string // the groups that wait for the limit
 }
 
-// Loads returns the loads of the limits that are in use on this node, in no particular order. It is
-// cheaper than Limits, because it does not visit the tasks.
+// Loads returns the loads of all limits that this node keeps, used or not, in no particular order.
+// It is cheaper than Limits, because it does not visit the tasks.
 func (g *Gate) Loads() []LimitLoad {
 	groups := map[*resource][]string{}
 	for name, q := range g.groups {

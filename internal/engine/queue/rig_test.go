@@ -17,7 +17,9 @@ type fakeGate struct {
 	used  map[string]int
 	moody bool
 	calls []string
-	// alias has, by breaker and fair key, the groups that do not have the name of their breaker.
+	// alias overrides the groups of tasks. A key is the breaker of a task followed by its fair key,
+	// and the value is the group of the task. Without an entry, the group has the name of the
+	// breaker.
 	alias map[string]string
 }
 

@@ -153,8 +153,8 @@ func credentials(t *testing.T, account nkeys.KeyPair) []byte {
 	return text
 }
 
-// newAccount creates an account of a NATS operator, and stores it where the server looks for
-// accounts.
+// newAccount creates an account of a NATS operator. It stores the account in known, where the
+// server looks for accounts. If known is nil, the server does not know the account.
 func newAccount(t *testing.T, operator nkeys.KeyPair, known *server.MemAccResolver) nkeys.KeyPair {
 	t.Helper()
 	account, err := nkeys.CreateAccount()

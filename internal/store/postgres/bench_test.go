@@ -200,7 +200,7 @@ func benchmarkCommit(b *testing.B, url string, prepare bool, kind string, n int)
 	b.ReportMetric(per(server+client, rows), "µs/row")
 }
 
-// backend returns the id of the server process of the lane that committed last.
+// backend returns the id of the server process of the lane that connected last.
 func backend(t testing.TB, url string) int {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)

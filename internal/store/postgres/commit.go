@@ -57,7 +57,7 @@ type writer struct {
 	lane  *lane
 	batch *store.Batch
 	order []int32
-	// making has the indexes of the starts with IfAbsent.
+	// making has the indexes of the starts with IfAbsent, without the starts in earlier.
 	making []int32
 	// first maps an address to the first start of this batch that takes it. earlier[i] is the
 	// earlier start of the batch that takes the address of start i.

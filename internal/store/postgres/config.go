@@ -42,8 +42,8 @@ type Config struct {
 	// Shards is the number of shards. It is fixed when the store is created, and Open refuses
 	// another number later. The default is the number of the existing store, or 64 for a new store.
 	Shards int
-	// Lease is the duration of the leases of nodes. Every timeout of a commit connection is shorter
-	// than this. The default is 10 s.
+	// Lease is the duration of the leases of nodes. The timeouts of a commit connection are shorter
+	// than this, except the time limit of a large or late batch. The default is 10 s.
 	Lease time.Duration
 	// PoolSize bounds the connections for everything but commits and the renewal of leases, which
 	// have their own connections. The default is 4.
@@ -56,8 +56,9 @@ type Config struct {
 	// NoMigrate makes Open fail if the schema is missing or older than this build, instead of
 	// creating or upgrading it.
 	NoMigrate bool
-	// AllowUnsafe accepts a server that may lose acknowledged commits in a crash (fsync or
-	// synchronous_commit off). It is for tests.
+	// AllowUnsafe accepts a server that may lose acknowledged commits in a crash (fsync,
+	// synchronous_commit or full_page_writes off). It is for tests, and for processes that are not
+	// nodes.
 	AllowUnsafe bool
 	// AllowDivided accepts partitioned tables, although a sweep, which deletes rows that are no
 	// longer needed, would delete wrong rows in such tables. It is for tests.
@@ -127,7 +128,7 @@ func (c Config) read() (*config, error) {
 	case "on", "off":
 		out.prepare = v == "on"
 	default:
-		problem("parameter prepare of the URL is on or off")
+		problem("parameter prepare of the URL must be on or off")
 	}
 
 	out.Schema = orDefault(out.Schema, DefaultSchema)
@@ -141,7 +142,7 @@ func (c Config) read() (*config, error) {
 		problem("schema %q belongs to PostgreSQL: choose another name", out.Schema)
 	}
 	if out.Shards < 0 || out.Shards > model.MaxShards {
-		problem("%d shards: there are 1 to %d", out.Shards, model.MaxShards)
+		problem("%d shards are configured, must be 1 to %d", out.Shards, model.MaxShards)
 	}
 	if out.Lease < shortestLease {
 		problem("a lease of %s is shorter than %s", out.Lease, shortestLease)

@@ -74,7 +74,8 @@ func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) err
 	if !c.prepare { // other clients share the session
 		return nil
 	}
-	// there is a pooler in between
+	// If the process that answers is not the one that the connection began with, there is a pooler
+	// in between.
 	if string(row[4]) != strconv.FormatUint(uint64(conn.PID()), 10) {
 		if err := c.checkPooler(ctx, conn); err != nil {
 			return err

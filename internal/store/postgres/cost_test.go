@@ -132,9 +132,9 @@ func TestRowsPerEntity(t *testing.T) {
 	}
 }
 
-// No method scans a whole table, whatever the table contains. The test calls each method with and
-// without prepared plans. The tables have 20,000 other rows that the call does not need. The
-// prepared plans were made when the tables were empty.
+// No method that an owner needs scans a whole table, whatever the table contains. The test calls
+// the methods with and without prepared plans. The tables have 20,000 other rows that the calls do
+// not need. The prepared plans were made when the tables were empty.
 func TestNothingScans(t *testing.T) {
 	t.Parallel()
 	postgres.Sequential(t)
@@ -193,7 +193,7 @@ func TestNothingScans(t *testing.T) {
 	}
 }
 
-// everything calls all methods that an owner calls, with its own rows.
+// everything calls nearly all methods that an owner calls, with its own rows.
 func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	t.Helper()
 	ctx, s, l := t.Context(), f.Store, n.Lanes[0]

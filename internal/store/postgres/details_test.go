@@ -84,6 +84,6 @@ func TestDetailsOfARunThatContinues(t *testing.T) {
 	// the commit.
 	want := map[model.RunID]int64{first.Run: 2, next.Run: 0}
 	if last, known := want[d.Execution.Start.Run]; !known || d.Last != last {
-		t.Errorf("the details are of %s, and the last event is %d of %v", d.Execution.Start.Run, d.Last, want)
+		t.Errorf("run %s has the last event %d, want one of %v", d.Execution.Start.Run, d.Last, want)
 	}
 }

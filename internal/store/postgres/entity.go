@@ -287,7 +287,7 @@ func entityListing(q *store.EntityQuery) (sql string, args []any) {
 	everyType := q.Type == "" && (q.Key != "" || q.KeyPrefix != "")
 	switch after := q.After != (model.Address{}); {
 	case everyType:
-		// The key of the query is never empty.
+		// In this case, no entity that matches has an empty key, so '' means from the first one on.
 		l.and("e.type = w.type and e.key > case when w.type = %s then %s else '' end", q.After.Type, q.After.Key)
 	case after && q.After.Type == q.Type:
 		l.and("e.key > %s", q.After.Key)

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// SQLSTATEs that classOf decides one by one.
+// SQLSTATEs that this package treats one by one.
 const (
 	codeGuard             = "22P02" // fences and guards raise it: invalid text representation
 	codeReadOnly          = "25006"
@@ -27,10 +27,11 @@ const (
 	codeInvalidSchema     = "3F000"
 )
 
-// classOf decides what an error of severity ERROR means for a write. The transaction was aborted,
-// so nothing was applied and nothing will be. The question is whether the same call can succeed
-// later. Codes that are not listed are Away, because it does no harm to wait and try again. Refused
-// would make the engine search the rows for the cause.
+// classOf decides what an error of severity ERROR means for a write. Some codes do not say whether
+// the transaction was aborted: they are Unknown. After all other codes, nothing was applied and
+// nothing will be, and the question is whether the same call can succeed later. Codes that are not
+// listed are Away, because it does no harm to wait and try again. Refused would make the engine
+// search the rows for the cause.
 func classOf(code string) store.Class {
 	if len(code) != 5 {
 		return store.Away
@@ -81,7 +82,7 @@ func (f *failure) class() store.Class {
 }
 
 // breaksConnection reports whether the store must drop the connection, because its server cannot
-// write or its prepared statements are out of date.
+// write or ends the connection, or because its prepared statements are out of date.
 func (f *failure) breaksConnection() bool { return breaksConnection(f.Code) }
 
 func breaksConnection(code string) bool {
@@ -138,8 +139,8 @@ func fencedError(op string) error {
 // refusal returns the error of a call whose arguments cannot be stored.
 func refusal(op string, err error) error { return &store.Error{Class: store.Refused, Op: op, Err: err} }
 
-// classify returns the error of a call on a connection of the pool. The driver may have sent
-// something. A read changes nothing, so its class is never Unknown.
+// classify returns the error of a call that the driver makes, which is every call except Commit.
+// The driver may have sent something. A read changes nothing, so its class is never Unknown.
 func classify(ctx context.Context, op string, write bool, err error) error {
 	var e *store.Error
 	if err == nil || errors.As(err, &e) {

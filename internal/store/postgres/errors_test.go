@@ -18,7 +18,7 @@ func serverError(severity, code string) *pgconn.PgError {
 	return &pgconn.PgError{Severity: severity, SeverityUnlocalized: severity, Code: code, Message: "no"}
 }
 
-// The table has every class of SQLSTATE.
+// The table has every class of SQLSTATE that classOf names, and some others.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	const retryable, unknown, refused, away = store.Retryable, store.Unknown, store.Refused, store.Away
@@ -105,7 +105,7 @@ func TestFailures(t *testing.T) {
 	}{
 		{"the fence raises", stFence, "22P02", store.Fenced, "no longer the owner"},
 		{"a guard raises", stTimer, "22P02", store.Refused, `"perdure".timers`},
-		{"another statement than the fence is out of range", stFence, "22003", store.Refused, `"perdure".fences`},
+		{"a value of the fence is out of range", stFence, "22003", store.Refused, `"perdure".fences`},
 		{"at the commit", -1, "40001", store.Retryable, "SQLSTATE 40001"},
 		{"division by zero at the commit", -1, "22012", store.Refused, "SQLSTATE 22012"},
 		{"pooler", stEvent, "26000", store.Retryable, "prepare=off"},
@@ -161,7 +161,7 @@ func TestClassify(t *testing.T) {
 		t.Errorf("a corrupt row is %s", fault.KindOf(err))
 	}
 	if classify(t.Context(), "x", true, nil) != nil {
-		t.Error("no error became one")
+		t.Error("nil became an error")
 	}
 }
 

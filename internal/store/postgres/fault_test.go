@@ -198,7 +198,7 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 				r.f.WantClass(err, store.Unknown)
 
 				if c.rule.Hold == pgproxy.HoldCommit { // it has its locks or has committed
-					eventually(t, "the orphan has begun", func() bool {
+					eventually(t, "the orphan to begin", func() bool {
 						select {
 						case <-lost.Done():
 							return true
@@ -228,8 +228,8 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// The network breaks in the middle of each write method of the store other than Commit. After any
-// error, a retry has the same result as a call without an error.
+// The network breaks in the middle of writes of the store other than commits. After any error, a
+// retry has the same result as a call without an error.
 func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -148,9 +148,9 @@ func (l *lane) exchange(ctx context.Context, w *writer) error {
 	return nil
 }
 
-// converse writes the pipeline and reads until the server is ready for the next query. If it
-// returns both a failure and an error, the connection broke after the server had reported the
-// failure.
+// converse writes the pipeline and reads until the server is ready for the next query. It returns
+// both a failure and an error if the failure does not prove that the transaction was aborted, or if
+// the reply after the failure is incomplete or wrong.
 func (l *lane) converse(w *writer) (failed *failure, err error) {
 	if w.isSent(stStartIfAbsent) {
 		// The answer to this statement may fill the sockets while the lane is still writing. Both

@@ -24,7 +24,7 @@ func (n *node) all() []*node {
 	return out
 }
 
-// planCheck opens a store with 20,000 rows in every table. The returned function checks that a
+// planCheck opens a store with 20,000 rows in each large table. The returned function checks that a
 // statement uses an index, scans nothing, and sorts only if sorted is set.
 func planCheck(t *testing.T) func(name, sql, want string, sorted bool, args ...any) {
 	t.Helper()

@@ -175,8 +175,8 @@ func (s *Store) work(ctx context.Context, op string, write bool, f func(ctx cont
 	return classify(ctx, op, write, err)
 }
 
-// read runs a query that changes nothing. If an idle connection turns out to be dead, read runs the
-// query once more on another one.
+// read runs a query that changes nothing. If the connection breaks, read runs the query once more
+// on another one.
 func (s *Store) read(ctx context.Context, op string, f func(ctx context.Context, c *pgx.Conn) error) error {
 	for try := 0; ; try++ {
 		broken := false

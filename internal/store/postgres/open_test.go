@@ -105,8 +105,8 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// A migration that is interrupted at any of its statements leaves nothing behind. The next
-// migration runs completely.
+// A migration that is interrupted at any of its requests leaves nothing behind, unless it was
+// already committed. The next call of Open completes the store.
 func TestMigrationInterrupted(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})

@@ -29,8 +29,8 @@ const (
 
 // insist calls f until it succeeds, fails with an error that a retry cannot fix, or the deadline of
 // ctx is near. If ctx has no deadline, insist tries at least openAttempts times to reach the
-// server. A call of f that failed may have been applied. The next call of f must find that out. The
-// error of the last attempt says how many attempts there were.
+// server. A call of f that failed may have been applied. The next call of f must find that out. If
+// insist gives up because of the time, its error says how many attempts there were.
 func insist(ctx context.Context, f func(context.Context) error) error {
 	begun := time.Now()
 	deadline, ok := ctx.Deadline()

@@ -28,7 +28,8 @@ type node struct {
 	Plans     []node
 }
 
-// scans returns the nodes that read a table or an index without a condition on an index.
+// scans returns what no plan of a commit may have: a scan of a table, a hash join or a merge join,
+// an index without a condition, and an index that is for other queries.
 func (n *node) scans() (out []string) {
 	switch n.Type {
 	case "Seq Scan", "Parallel Seq Scan", "Hash Join", "Merge Join":
@@ -102,8 +103,8 @@ func TestHotPlans(t *testing.T) {
 	}
 }
 
-// The server keeps the plans of the statements that read runs, and of the statements for requests and
-// messages between processes, so they must be right from the start.
+// The server keeps the plans of the statements that read runs and entities, and of the statements for
+// requests and messages between processes. So the plans must be right from the start.
 func TestKeptPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)
@@ -348,8 +349,8 @@ func laneConn(t *testing.T, s *Store) *pgconn.PgConn {
 	return conn
 }
 
-// openFilled opens a store with many rows in every table. The server has no statistics about these
-// rows.
+// openFilled opens a store with the rows that fill inserts. The server has no statistics about
+// these rows.
 func openFilled(t *testing.T) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Config{URL: filled.URL(t), AllowUnsafe: true})
@@ -369,7 +370,8 @@ var filled = pgtest.Template{Fill: func(ctx context.Context, url string) error {
 	return errors.Join(fill(ctx, s), s.Close())
 }}
 
-// fill inserts so many rows into every table that a scan is the worst of all plans.
+// fill inserts so many rows that a scan is the worst of all plans. It fills every large table
+// except garbage.
 func fill(ctx context.Context, s *Store) error {
 	conn, err := pgx.ConnectConfig(ctx, s.cfg.connConfig(settings{}))
 	if err != nil {

@@ -78,9 +78,9 @@ delete from {schema}.garbage where ctid = any (array(
     and (select true from {schema}.task_logs l where l.shard = g.shard and l.run = g.run limit 1) is null))`,
 }
 
-// Sweep deletes messages that their cursor has passed, old remembered requests, old dead letters,
-// deleted runs, old log lines and tombstones of settings. It does not delete cursors; the schema
-// says why.
+// Sweep deletes the rows that store.Reader lists, in one transaction that the limit bounds. It
+// deletes the answers that the request names in a separate transaction before that. Sweep does not
+// delete cursors; the schema says why.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	// Rows of these tables (and dead letters) are never updated, or not after their run was
 	// deleted. So the physical position of a row identifies it as well as its key.

@@ -23,8 +23,8 @@ func TestServerLog(t *testing.T) {
 	l := n.Lanes[0]
 	first := f.Subject()
 	l.Write(func(b *store.Batch) { b.Starts = append(b.Starts, first.StartIfAbsent()) })
-	// The statement for free addresses handles the first start. The statement for taken addresses
-	// handles the others.
+	// In the first round, the lane uses the statement for free addresses. In the other rounds, it
+	// uses the statement for taken addresses.
 	for range 3 {
 		again, fresh := f.SubjectOf(first.Start.Address), f.Subject()
 		got := l.Write(func(b *store.Batch) { b.Starts = append(b.Starts, again.StartIfAbsent(), fresh.StartIfAbsent()) })

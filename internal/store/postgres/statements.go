@@ -14,8 +14,8 @@ type statement struct {
 	params int
 }
 
-// The statements of a commit, in the order in which they are sent. A batch leaves out the
-// statements for which it has no rows.
+// The statements of a commit, in the order in which they are sent, except that stDelete is sent
+// after stErase. A batch leaves out the statements for which it has no rows.
 const (
 	stFence = iota
 	stPatience

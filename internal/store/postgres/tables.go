@@ -13,7 +13,7 @@ var hotTables = map[string]string{
 	"messages": "to_shard", "cursors": "to_shard",
 }
 
-// smallTables stay on one server: they have rows per node, setting, shard or administrative action.
+// smallTables stay on one server, because they do not grow with the number of executions.
 var smallTables = []string{
 	"meta", "migrations", "nodes", "fences", "shards", "settings", "settings_counter", "peer_mail", "audit", "remote_workers", "replay_reports",
 }

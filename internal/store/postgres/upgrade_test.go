@@ -140,7 +140,7 @@ func TestScript(t *testing.T) {
 			t.Fatalf("%q, %v", text, err)
 		}
 		if st, err := postgres.Check(t.Context(), c); err != nil || len(st.Pending) == 0 {
-			t.Fatalf("the script was only printed, and the status is %+v, %v", st, err)
+			t.Fatalf("Script has changed the status: %+v, %v", st, err)
 		}
 
 		if _, err := admin.PgConn().Exec(t.Context(), text).ReadAll(); err != nil {

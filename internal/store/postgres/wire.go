@@ -138,7 +138,8 @@ func (e *encoder) uuid(v [16]byte) {
 // Array parameters: one call per column, with the number of rows and a function that returns each
 // value.
 
-// array begins an array and done ends it. Elements are appended in between, each with its length.
+// array begins an array, and endParameter ends it. In between, the caller appends the elements,
+// each with its length.
 func (e *encoder) array(oid uint32, n int) {
 	e.param = len(e.buf)
 	b := append(e.buf, 0, 0, 0, 0) // length of the parameter

@@ -5,10 +5,10 @@
 -- Every hot table has the shard first in its key, so that the tables can be spread by shard. There
 -- is no sequence, no trigger and no foreign key. Columns are ordered by alignment where nothing
 -- else matters. Texts compare by their bytes, whatever the collation of the database. Each write of
--- a table pays for all its indexes, so a comment says what an index is for. Secondary indexes have
--- a condition that always holds ("is not null"). It hides them from all queries except those that
--- name that column. Without it, PostgreSQL may plan a query while the table is empty, choose the
--- wrong one of two indexes that cost the same then, and walk through a million rows later.
+-- a table pays for all its indexes, so a comment says what an index is for. Most secondary indexes
+-- have a condition that always holds ("is not null"). It hides them from all queries except those
+-- that name that column. Without it, PostgreSQL may plan a query while the table is empty, choose
+-- the wrong one of two indexes that cost the same then, and walk through a million rows later.
 
 -- The one row of facts about the store.
 create table {schema}.meta (
@@ -20,7 +20,7 @@ create table {schema}.meta (
 ) with (fillfactor = 50);
 
 -- One row per run. It is inserted at the start of the run, and updated when the run parks, wakes or
--- closes. No update touches an indexed column, so updates leave the indexes alone as long as there
+-- closes. These updates touch no indexed column, so they leave the indexes alone as long as there
 -- is room on the page. Columns that change stand behind columns that do not, so that little is
 -- written to the log. The set of runnable runs is a table of its own, not a partial index on state,
 -- because the predicate of an index counts as an indexed column.

@@ -1,4 +1,4 @@
--- Version 2.
+-- Version 3.
 --
 -- Deleted runs that still have events. Sweeps remove the events page by page, and then the row
 -- here. So a delete costs the same whatever the length of the history, and a crash leaves no events

@@ -1,4 +1,4 @@
--- Version 2: labels, and the main reason why an open run does not move, for listings.
+-- Version 4: labels, and the main reason why an open run does not move, for listings.
 
 -- One row per label of a run. tenant and started repeat the run, so that a list by label
 -- finds its rows in order here.
