@@ -50,10 +50,11 @@ type Alarm interface {
 	SleepMany(ctx context.Context, until []time.Time, woken func(int)) error
 }
 
-// parted is a system whose server and worker are separate processes.
-type parted interface {
-	// pids returns the ids of both processes.
-	pids() (server, worker int)
+// Parted is a system with processes other than this one.
+type Parted interface {
+	// Processes returns the ids of the processes of the server. workers has the ids of the
+	// processes of the worker, and is empty if the worker runs in this process.
+	Processes() (servers, workers []int)
 }
 
 // Opener opens a system on a store. Each step of a Chain calls body with its number, from 0, and
