@@ -68,6 +68,13 @@ type Peer struct {
 	Entities  bool        // its systems are Callers and Movers
 	Values    bool        // its systems are Carriers and Alarms
 
+	// Server describes the server program and the store of a system that brings both along. Such a
+	// system takes part in Throughput and Latency, once per run and not once per kind of store. Its
+	// Place has the kind Own. Server is "" if the system uses PostgreSQL or SQLite.
+	Server string
+	// Least is the shortest duration of a measurement of the system.
+	Least time.Duration
+
 	// Only are the workloads that the system takes part in; nil means all that it can run.
 	Only []Workload
 
@@ -82,6 +89,8 @@ func (p Peer) takes(w Workload) bool {
 	switch {
 	case p.Only != nil && !slices.Contains(p.Only, w):
 		return false
+	case p.Server != "":
+		return w == Throughput || w == Latency
 	case w.queued():
 		return p.Queue != nil
 	case w.entities():
@@ -102,9 +111,12 @@ const (
 	SQLite   Kind = "sqlite"
 )
 
+// Own is the store that a system brings along.
+const Own Kind = "own"
+
 // Place is where a system stores its data.
 type Place struct {
 	Kind Kind
 	URL  string // of a database, when Kind is Postgres
-	Path string // of a file, when Kind is SQLite
+	Path string // of a file, when Kind is SQLite; of an empty directory, when Kind is Own
 }
