@@ -103,7 +103,7 @@ mutants: ## plant known bugs, one by one, and check that the suite finds each (F
 	go test -tags mutants -count 1 -timeout 12h -v -run 'TestMutants$$' ./internal/mutants -files='$(FILES)'
 
 .PHONY: bench
-bench: ## compare with DBOS and River, and check our bars (BENCHFLAGS="-store sqlite -rounds 5")
+bench: ## compare with DBOS, River, Restate and Temporal, and check our bars (BENCHFLAGS="-store sqlite -rounds 5")
 	cd bench && go run . $(BENCHFLAGS)
 
 .PHONY: microbench

@@ -22,7 +22,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// peers are the systems to compare with.
+// peers are the systems to compare with, without servers.
 var peers = map[string]bench.Peer{
 	bench.Bare:  bench.BarePeer,
 	bench.Dial:  bench.DialPeer,
@@ -47,7 +47,7 @@ func main() {
 func measure(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	store := flags.String("store", "all", "postgres, sqlite or all")
-	with := flags.String("peers", "bare,perdure-dial,dbos,river", "systems to compare with, separated by commas; empty for none")
+	with := flags.String("peers", "bare,perdure-dial,dbos,river,restate,temporal", "systems to compare with, separated by commas; empty for none")
 	workloads := flags.String("workloads", "", fmt.Sprintf("workloads to measure, some of %v, separated by commas (default all)", bench.Workloads))
 	duration := flags.Duration("duration", 3*time.Second, "length of one measurement in which clients repeat something")
 	rounds := flags.Int("rounds", 3, "number of measurements of each system")
@@ -58,6 +58,8 @@ func measure(ctx context.Context, args []string) (err error) {
 	out := flags.String("out", "", "file for the report, as JSON if it ends in .json, else as Markdown (default: Markdown on the standard output)")
 	dir := flags.String("dir", "", "directory for the data; decides which disk is measured (default: the temporary directory)")
 	profile := flags.String("profile", "", "directory for CPU and allocation profiles of Perdure")
+	restate := flags.String("restate", "", "server program of Restate (default: restate-server on $PATH)")
+	temporal := flags.String("temporal", "", "program of Temporal (default: temporal on $PATH)")
 	gate := flags.Bool("gate", false, "exit with an error if a bar is not met")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -71,12 +73,21 @@ func measure(ctx context.Context, args []string) (err error) {
 		o.Workloads = append(o.Workloads, bench.Workload(w))
 	}
 
+	programs, paths := map[string]string{bench.Restate: *restate, bench.Temporal: *temporal}, map[string]string{}
 	for _, name := range list(*with) {
+		path, served := programs[name]
 		p, known := peers[name]
-		if !known {
-			return fmt.Errorf("unknown peer %q; there are %v", name, slices.Sorted(maps.Keys(peers)))
+		switch {
+		case served:
+			paths[name] = path
+		case known:
+			o.Peers[name] = p
+		default:
+			return fmt.Errorf("unknown peer %q; there are %v", name, append(slices.Sorted(maps.Keys(peers)), slices.Sorted(maps.Keys(programs))...))
 		}
-		o.Peers[name] = p
+	}
+	if !threeSteps(o.Workloads) {
+		clear(paths)
 	}
 
 	if *profile != "" {
@@ -87,6 +98,12 @@ func measure(ctx context.Context, args []string) (err error) {
 
 	if *dir == "" {
 		*dir = os.TempDir()
+	}
+	o.OwnDirectory = *dir
+	missing, remove, err := addServers(ctx, &o, paths)
+	defer remove()
+	if err != nil {
+		return err
 	}
 
 	if *store == "postgres" || *store == "all" {
@@ -120,6 +137,9 @@ func measure(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		report.LeaveOut(name, missing[name])
+	}
 	report.Judge(o.Workloads)
 	if err := write(report, *out); err != nil {
 		return err
@@ -134,6 +154,12 @@ func measure(ctx context.Context, args []string) (err error) {
 	}
 
 	return nil
+}
+
+// threeSteps reports whether the workloads include workflows of three steps. The benchmark measures
+// servers with no others.
+func threeSteps(workloads []bench.Workload) bool {
+	return workloads == nil || slices.Contains(workloads, bench.Throughput) || slices.Contains(workloads, bench.Latency)
 }
 
 // startPostgres starts a durable server with nearly the settings of a fresh installation.

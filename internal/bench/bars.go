@@ -95,7 +95,7 @@ func against(peer string, w Workload, figure func(Result) float64) func(*Store) 
 
 // rules returns all bars.
 func (r *Report) rules() []rule {
-	return slices.Concat(r.loadRules(), r.entityRules(), r.dialRules(), r.growthRules(), r.taskRules())
+	return slices.Concat(r.loadRules(), r.entityRules(), r.dialRules(), r.ownRules(), r.growthRules(), r.taskRules())
 }
 
 // loadRules returns the bars for workflows of three steps.

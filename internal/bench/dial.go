@@ -122,9 +122,9 @@ func startProcesses(ctx context.Context, place Place, slots int, started func(n 
 	return ps, url, nil
 }
 
-// pids implements parted.
-func (ps *processes) pids() (server, worker int) {
-	return ps.server.cmd.Process.Pid, ps.worker.cmd.Process.Pid
+// Processes implements Parted.
+func (ps *processes) Processes() (servers, workers []int) {
+	return []int{ps.server.cmd.Process.Pid}, []int{ps.worker.cmd.Process.Pid}
 }
 
 // end ends both processes, the worker first.

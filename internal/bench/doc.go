@@ -44,6 +44,11 @@
 // case clients, server and worker are three processes, and the report has the processor time of
 // each.
 //
+// Throughput and latency can also be measured with servers that have a store of their own
+// ([Peer.Server]). The benchmark starts such a server ([Program]) from a program that the user has
+// installed, once per measurement. The clients and the worker are one process. These systems are
+// measured once per run, because they do not use the stores that the other systems are measured on.
+//
 // # The bare committer
 //
 // [BarePeer] stores what throughput and latency store, without an engine. Each of its clients hands

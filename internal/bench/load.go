@@ -33,7 +33,7 @@ func (j Job) load(ctx context.Context, open Opener, r *Result) error {
 			_ = system.Close() // the first error matters more
 		}
 	}()
-	m.parts, _ = system.(parted)
+	m.parts, _ = system.(Parted)
 	do, err := j.operation(ctx, system)
 	if err != nil {
 		return err

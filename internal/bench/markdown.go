@@ -22,6 +22,11 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		p.line("**The machine was not quiet**: others used up to %.0f %% of it. Trust CPU, ratios to bare commits and memory; run again for the rest.", 100*most)
 	}
 
+	for _, left := range r.Left {
+		p.line("")
+		p.line("%s.", left)
+	}
+
 	if len(r.Bars) > 0 {
 		p.line("")
 		p.line("## Bars")
@@ -34,6 +39,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	for _, s := range r.Stores {
 		r.store(p, s)
 	}
+	r.own(p)
 	_, err := io.WriteString(w, p.String())
 	return err
 }
@@ -66,12 +72,7 @@ func (r *Report) store(p *page, s *Store) {
 	p.line("")
 	p.line("%s.", s.Description)
 
-	for _, e := range s.Errors {
-		p.line("")
-		p.line("**Failed:**")
-		p.line("")
-		p.line("    %s", strings.ReplaceAll(e, "\n", "\n    "))
-	}
+	s.failures(p)
 
 	flush, bytes := s.flushName()+" / step", "WAL B / step"
 	if s.Kind == SQLite {
@@ -82,12 +83,8 @@ func (r *Report) store(p *page, s *Store) {
 		if len(s.systems(r, w)) == 0 {
 			continue
 		}
-		clients := r.Clients
-		if w == Latency {
-			clients = 1
-		}
 		p.line("")
-		p.line("### Three sequential no-op steps, clients waiting for the result: %d", clients)
+		p.line("### Three sequential no-op steps, clients waiting for the result: %d", r.clients(w))
 		p.table("system", "workflows/s", "ours is faster by", "steps/s", "p50 ms", "p99 ms", "CPU s / 1,000 workflows: "+cpuParts, flush, bytes, "allocations / workflow (KiB)", "RSS MiB", "others' CPU %", "workflows/s without them (estimate)")
 		for _, system := range s.systems(r, w) {
 			cell := s.cells(system, w)
@@ -106,6 +103,19 @@ func (r *Report) store(p *page, s *Store) {
 	s.timers(p, r)
 	s.tasks(p, r)
 	s.limits(p)
+}
+
+// clients returns how many clients a workload of three steps has.
+func (r *Report) clients(w Workload) int { return Job{Workload: w, Clients: r.Clients}.clients() }
+
+// failures writes the errors of the measurements.
+func (s *Store) failures(p *page) {
+	for _, e := range s.Errors {
+		p.line("")
+		p.line("**Failed:**")
+		p.line("")
+		p.line("    %s", strings.ReplaceAll(e, "\n", "\n    "))
+	}
 }
 
 // calls writes the measurements of entities.
@@ -199,9 +209,17 @@ func cpuCell(system string, cell func(func(Result) float64) string, scale func(f
 	if system == Dial {
 		parts = []func(Result) float64{cpuOurs, cpuServer, cpuWorker, cpuStore}
 	}
+	for i, part := range parts {
+		parts[i] = scale(part)
+	}
+	return sumCell(cell, parts...)
+}
+
+// sumCell writes the parts of a sum.
+func sumCell(cell func(func(Result) float64) string, parts ...func(Result) float64) string {
 	texts := make([]string, len(parts))
 	for i, part := range parts {
-		texts[i] = cell(scale(part))
+		texts[i] = cell(part)
 	}
 	return strings.Join(texts, " + ")
 }

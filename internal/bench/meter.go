@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,7 +18,7 @@ type meter struct {
 	conn       *pgx.Conn // nil for SQLite
 	postmaster int       // 0 when unknown
 	flushes    int64     // of the server, when the meter was opened
-	parts      parted    // nil when everything is in this process
+	parts      Parted    // nil when everything is in this process
 }
 
 // reading is the state of all counters at one moment.
@@ -28,6 +29,7 @@ type reading struct {
 	machine           time.Duration
 	written, commits  int64
 	allocs, bytes     int64
+	serverRSS         int64
 }
 
 func openMeter(ctx context.Context, place Place) (*meter, error) {
@@ -55,8 +57,15 @@ func (m *meter) read(ctx context.Context) (reading, error) {
 	r := reading{at: time.Now(), process: processCPU(), database: databaseCPU(m.postmaster), machine: machineCPU()}
 	writer := os.Getpid()
 	if m.parts != nil {
-		server, worker := m.parts.pids()
-		r.server, r.worker, writer = threadsCPU(server), threadsCPU(worker), server
+		servers, workers := m.parts.Processes()
+		writer = servers[0]
+		for _, pid := range servers {
+			r.server += threadsCPU(pid)
+			r.serverRSS += residentOf(strconv.Itoa(pid))
+		}
+		for _, pid := range workers {
+			r.worker += threadsCPU(pid)
+		}
 	}
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
@@ -73,7 +82,7 @@ func (m *meter) read(ctx context.Context) (reading, error) {
 func between(a, b reading) Usage {
 	u := Usage{
 		Process: b.process - a.process, Database: b.database - a.database, Server: b.server - a.server, Worker: b.worker - a.worker, Written: b.written - a.written,
-		Allocs: b.allocs - a.allocs, Bytes: b.bytes - a.bytes, RSS: residentMemory(),
+		Allocs: b.allocs - a.allocs, Bytes: b.bytes - a.bytes, RSS: residentMemory(), ServerRSS: b.serverRSS,
 	}
 	all := b.at.Sub(a.at) * time.Duration(runtime.NumCPU())
 	u.Others = max(0, float64(b.machine-a.machine-u.CPU())/float64(all))

@@ -107,7 +107,7 @@ func (j Job) tasks(ctx context.Context, open QueueOpener, r *Result) error {
 			_ = q.Close() // the first error matters more
 		}
 	}()
-	m.parts, _ = q.(parted)
+	m.parts, _ = q.(Parted)
 	created := sqliteCommits(j.Place.Path)
 	if err := b.drain(ctx, q, 0, warmTasks); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (j Job) pickup(ctx context.Context, open QueueOpener, r *Result) error {
 	if err != nil {
 		return err
 	}
-	m.parts, _ = q.(parted)
+	m.parts, _ = q.(Parted)
 	next := 0
 
 	once := func() (fromCall, fromCommit time.Duration, err error) {

@@ -17,7 +17,12 @@ type Report struct {
 	Rounds   int
 	Peers    []string
 	Stores   []*Store
-	Bars     []Bar // filled in by Judge
+	// Own has the measurements of systems with a server and a store of their own. It is nil if no
+	// such system takes part. Servers describes the server of each such system.
+	Own     *Store            `json:",omitempty"`
+	Servers map[string]string `json:",omitempty"`
+	Left    []string          `json:",omitempty"` // about systems that do not take part; see LeaveOut
+	Bars    []Bar             // filled in by Judge
 }
 
 // Store contains the measurements on one kind of store.
@@ -107,7 +112,11 @@ func (s *Store) kept(system string, w, of Workload, figure func(Result) float64)
 
 // loudest returns the largest share of the machine that other programs used during a measurement.
 func (r *Report) loudest() (most float64) {
-	for _, s := range r.Stores {
+	stores := r.Stores
+	if r.Own != nil {
+		stores = append(slices.Clone(stores), r.Own)
+	}
+	for _, s := range stores {
 		for _, round := range s.Results {
 			most = max(most, round.Usage.Others)
 		}
@@ -144,6 +153,7 @@ func allocs(r Result) float64    { return float64(r.Usage.Allocs) / float64(r.Op
 func garbage(r Result) float64   { return float64(r.Usage.Bytes) / float64(r.Operations) / (1 << 10) }
 func writtenKB(r Result) float64 { return float64(r.Usage.Written) / float64(r.Operations) / 1000 }
 func rss(r Result) float64       { return float64(r.Usage.RSS) / (1 << 20) }
+func rssServer(r Result) float64 { return float64(r.Usage.ServerRSS) / (1 << 20) }
 func others(r Result) float64    { return 100 * r.Usage.Others }
 func overBare(r Result) float64  { return float64(r.Steps) / float64(r.Bare) }
 func fromCall50(r Result) float64 {

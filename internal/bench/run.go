@@ -28,6 +28,9 @@ type Options struct {
 	// Wait is the longest time that each measurement waits until other programs use little of the
 	// machine.
 	Wait time.Duration
+	// OwnDirectory is the directory for the stores of systems that bring one along. Default: the
+	// temporary directory.
+	OwnDirectory string
 	// Profile is a directory for profiles of Perdure, or "". Profiles exist for the workloads that
 	// compare systems, except recovery.
 	Profile  string
@@ -91,8 +94,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		Time: time.Now().UTC().Truncate(time.Second), Machine: describeMachine(),
 		Clients: o.Clients, Sleepers: o.Sleepers, Tasks: o.Tasks, Duration: o.Duration, Rounds: o.Rounds, Peers: slices.Sorted(maps.Keys(o.Peers)),
 	}
+	own, err := o.own(ctx, report)
+	if err != nil {
+		return nil, err
+	}
 	for _, p := range o.Places {
-		s := o.measure(ctx, p)
+		s := o.measure(ctx, p, own)
+		own = nil // systems with a store of their own are measured once
 		report.Stores = append(report.Stores, s)
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
@@ -102,8 +110,27 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report, nil
 }
 
-// measure runs all measurements on one kind of store.
-func (o Options) measure(ctx context.Context, p Provider) *Store {
+// own adds the systems with a store of their own to the report, and returns where their results
+// belong. It returns nil if no such system takes part.
+func (o Options) own(ctx context.Context, r *Report) (_ *Store, err error) {
+	for name, p := range o.Peers {
+		if p.Server == "" || !slices.ContainsFunc(o.Workloads, p.takes) {
+			continue
+		}
+		if r.Own == nil {
+			r.Own, r.Servers = &Store{Kind: Own}, map[string]string{}
+			if r.Own.Description, err = ownStore(o.OwnDirectory).Describe(ctx); err != nil {
+				return nil, err
+			}
+		}
+		r.Servers[name] = fmt.Sprintf("%s; %s per measurement", p.Server, max(o.Duration, p.Least))
+	}
+	return r.Own, nil
+}
+
+// measure runs all measurements on one kind of store. If own is not nil, systems with a store of
+// their own take turns with the others, and own gets their results.
+func (o Options) measure(ctx context.Context, p Provider, own *Store) *Store {
 	s := &Store{Kind: p.Kind()}
 	s.note(o.limits(ctx, p, s))
 	for _, w := range o.Workloads {
@@ -111,7 +138,9 @@ func (o Options) measure(ctx context.Context, p Provider) *Store {
 		if w == History || w == Open { // only Perdure, and one run has all points
 			rounds = 1
 		} else {
-			systems = append(systems, o.taking(w)...)
+			systems = append(systems, slices.DeleteFunc(o.taking(w), func(name string) bool {
+				return own == nil && o.Peers[name].Server != ""
+			})...)
 		}
 
 		for round := range rounds {
@@ -119,17 +148,23 @@ func (o Options) measure(ctx context.Context, p Provider) *Store {
 				if ctx.Err() != nil {
 					return s
 				}
-				job := Job{System: system, Workload: w, Duration: o.Duration, Clients: o.Clients, Sleepers: o.Sleepers, Tasks: o.Tasks}
+				peer, place, to := o.Peers[system], p, s
+				if peer.Server != "" {
+					place, to = ownStore(o.OwnDirectory), own
+				}
+				job := Job{
+					System: system, Workload: w, Duration: max(o.Duration, peer.Least), Clients: o.Clients, Sleepers: o.Sleepers, Tasks: o.Tasks,
+				}
 				if system == Perdure && round == 0 {
 					job.Profile = o.Profile
 				}
 				awaitQuiet(ctx, o.Wait)
 				begin := time.Now()
-				r, err := o.one(ctx, p, job)
+				r, err := o.one(ctx, place, job)
 				o.Progress(fmt.Sprintf("%-9s %-16s %-12s round %d of %d  %4.1f s  %s",
-					p.Kind(), w, system, round+1, rounds, time.Since(begin).Seconds(), r.brief(err)))
-				if s.note(err) {
-					s.Results = append(s.Results, Round{Round: round, Result: r})
+					place.Kind(), w, system, round+1, rounds, time.Since(begin).Seconds(), r.brief(err)))
+				if to.note(err) {
+					to.Results = append(to.Results, Round{Round: round, Result: r})
 				}
 			}
 		}

@@ -11,8 +11,12 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// TestMain lets the test binary run as its own child.
+// TestMain lets the test binary run as its own child, and as a program that prints its version.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "--version" {
+		fmt.Println("bench.test 1.2.3\nand more")
+		return
+	}
 	if IsChild() {
 		if err := Child(context.Background(), map[string]Peer{"fake": fakePeer}); err != nil {
 			fmt.Fprintln(os.Stderr, err)

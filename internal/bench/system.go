@@ -51,10 +51,11 @@ type Alarm interface {
 	SleepMany(ctx context.Context, until []time.Time, woken func(int)) error
 }
 
-// parted is a system whose server and worker are separate processes.
-type parted interface {
-	// pids returns the ids of both processes.
-	pids() (server, worker int)
+// Parted is a system with processes other than this one.
+type Parted interface {
+	// Processes returns the ids of the processes of the server. workers has the ids of the
+	// processes of the worker, and is empty if the worker runs in this process.
+	Processes() (servers, workers []int)
 }
 
 // Opener opens a system on a store. Each step of a Chain calls body with its number, from 0, and
@@ -67,6 +68,13 @@ type Peer struct {
 	Queue     QueueOpener // nil when the system has no queue
 	Entities  bool        // each System that Workflows opens is also a Caller and a Mover
 	Values    bool        // each System that Workflows opens is also a Carrier and an Alarm
+
+	// Server describes the server program and the store of a system that brings both along. Such a
+	// system takes part in Throughput and Latency, once per run and not once per kind of store. Its
+	// Place has the kind Own. Server is "" if the system uses PostgreSQL or SQLite.
+	Server string
+	// Least is the shortest duration of a measurement of the system.
+	Least time.Duration
 
 	// Only are the workloads that the system takes part in; nil means all that it can run.
 	Only []Workload
@@ -83,6 +91,8 @@ func (p Peer) takes(w Workload) bool {
 	switch {
 	case p.Only != nil && !slices.Contains(p.Only, w):
 		return false
+	case p.Server != "":
+		return w == Throughput || w == Latency
 	case w.queued():
 		return p.Queue != nil
 	case w.entities():
@@ -103,9 +113,12 @@ const (
 	SQLite   Kind = "sqlite"
 )
 
+// Own is the store that a system brings along.
+const Own Kind = "own"
+
 // Place is where a system stores its data.
 type Place struct {
 	Kind Kind
 	URL  string // of a database, when Kind is Postgres
-	Path string // of a file, when Kind is SQLite
+	Path string // of a file, when Kind is SQLite; of an empty directory, when Kind is Own
 }

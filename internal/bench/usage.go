@@ -14,8 +14,8 @@ import (
 type Usage struct {
 	Process  time.Duration // processor time of the process of the system, clients included
 	Database time.Duration // processor time of the PostgreSQL server and all its backends
-	Server   time.Duration // processor time of our server, if it is a separate process
-	Worker   time.Duration // processor time of our worker, if it is a separate process
+	Server   time.Duration // processor time of the server, if it is a separate process
+	Worker   time.Duration // processor time of the worker, if it is a separate process
 	// Written is the bytes of write-ahead log (PostgreSQL), or all bytes that the process wrote to
 	// files (SQLite).
 	Written int64
@@ -26,7 +26,10 @@ type Usage struct {
 	Allocs  int64   // allocations of the process on the Go heap
 	Bytes   int64   // bytes of these allocations
 	RSS     int64   // resident memory of the process in bytes, at the end
-	Others  float64 // share of the machine's processor time that other programs used
+	// ServerRSS is the resident memory of the server in bytes, at the end, if it is a separate
+	// process.
+	ServerRSS int64
+	Others    float64 // share of the machine's processor time that other programs used
 }
 
 // CPU is the processor time of all processes together.
@@ -55,13 +58,28 @@ func databaseCPU(postmaster int) time.Duration {
 	return total
 }
 
-// processTimes returns the processor time of a process, the processor time of its ended children,
-// and the id of its parent. All are zero if the process does not exist. The first value is exact if
-// the kernel counts nanoseconds. Ticks would be rounded for each of many backends, which would add
-// up to a large error.
+// processTimes returns the processor time of a process with one thread, the processor time of its
+// ended children, and the id of its parent. All are zero if the process does not exist. The first
+// value is exact if the kernel counts nanoseconds. Ticks would be rounded for each of many
+// backends, which would add up to a large error.
 func processTimes(pid int) (own, ended time.Duration, parent int) {
-	dir := "/proc/" + strconv.Itoa(pid)
-	stat, err := os.ReadFile(dir + "/stat")
+	own, ended, parent = tickTimes(pid)
+	if exact, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/schedstat"); err == nil {
+		if fields := strings.Fields(string(exact)); len(fields) > 0 {
+			if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil && n > 0 {
+				own = time.Duration(n)
+			}
+		}
+	}
+
+	return own, ended, parent
+}
+
+// tickTimes returns the processor time of all threads of a process, also of threads that have
+// ended, the processor time of its ended children, and the id of its parent. All are zero if the
+// process does not exist. The times are rounded to ticks.
+func tickTimes(pid int) (own, ended time.Duration, parent int) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0, 0, 0
 	}
@@ -73,31 +91,41 @@ func processTimes(pid int) (own, ended time.Duration, parent int) {
 	}
 	ticks := func(i int) time.Duration { n, _ := strconv.ParseInt(fields[i], 10, 64); return time.Duration(n) * tick }
 	parent, _ = strconv.Atoi(fields[1])
-	own, ended = ticks(11)+ticks(12), ticks(13)+ticks(14)
-
-	if exact, err := os.ReadFile(dir + "/schedstat"); err == nil {
-		if fields := strings.Fields(string(exact)); len(fields) > 0 {
-			if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil && n > 0 {
-				own = time.Duration(n)
-			}
-		}
-	}
-
-	return own, ended, parent
+	return ticks(11) + ticks(12), ticks(13) + ticks(14), parent
 }
 
-// threadsCPU returns the processor time of all threads of a process.
-func threadsCPU(pid int) (sum time.Duration) {
+// threadsCPU returns the processor time of all threads of a process. It is exact as long as no
+// thread has ended. Go keeps its threads, other programs may not.
+func threadsCPU(pid int) time.Duration {
 	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/[0-9]*/schedstat")
+	var sum time.Duration
 	for _, file := range threads {
-		// The sum lacks threads that have ended, but Go keeps its threads.
 		text, _ := os.ReadFile(file)
 		if fields := strings.Fields(string(text)); len(fields) > 0 {
 			n, _ := strconv.ParseInt(fields[0], 10, 64)
 			sum += time.Duration(n)
 		}
 	}
-	return sum
+
+	ticks, _, _ := tickTimes(pid)
+	return max(sum, ticks)
+}
+
+// family returns a process and its descendants.
+func family(pid int) []int {
+	children := map[int][]int{}
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	for _, entry := range entries {
+		child, _ := strconv.Atoi(filepath.Base(entry))
+		_, _, parent := tickTimes(child)
+		children[parent] = append(children[parent], child)
+	}
+
+	pids := []int{pid}
+	for i := 0; i < len(pids); i++ {
+		pids = append(pids, children[pids[i]]...)
+	}
+	return pids
 }
 
 // postmasterOf returns the parent process of a backend, if the backend runs on this machine.
@@ -146,7 +174,10 @@ func machineCPU() time.Duration {
 }
 
 // residentMemory returns the resident memory of this process in bytes.
-func residentMemory() int64 { return procNumber("/proc/self/status", "VmRSS") << 10 }
+func residentMemory() int64 { return residentOf("self") }
+
+// residentOf returns the resident memory of a process in bytes.
+func residentOf(pid string) int64 { return procNumber("/proc/"+pid+"/status", "VmRSS") << 10 }
 
 // bytesWritten returns the bytes that a process wrote to files and sockets.
 func bytesWritten(pid int) int64 { return procNumber("/proc/"+strconv.Itoa(pid)+"/io", "wchar") }
