@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -60,6 +61,7 @@ type Session[I, O any] struct {
 	reading  chan struct{}
 	news     chan struct{} // has a value when there may be something to send
 	received chan struct{} // has a value when there may be something to acknowledge
+	due      bool          // the writer knows that there may be something to acknowledge
 }
 
 // New returns a session that has sent and taken nothing.
@@ -281,7 +283,8 @@ func (s *Session[I, O]) arrive(number, acknowledged uint64, items int) (fresh bo
 	}
 
 	fresh, err = s.in.Take(number)
-	if fresh {
+	if fresh && !s.due {
+		s.due = true
 		ring(s.received)
 	}
 	return fresh, err
@@ -289,10 +292,12 @@ func (s *Session[I, O]) arrive(number, acknowledged uint64, items int) (fresh bo
 
 // write sends items as they are added. If no frame with items carries an acknowledgement in time,
 // write sends it in a frame of its own.
+//
+// A frame that arrives wakes the writer only if no timer runs for an acknowledgement. With steady
+// traffic, that is once per AckAfter.
 func (s *Session[I, O]) write(ctx context.Context, st Stream[I, O]) error {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(s.cfg.AckAfter) // the last stream may have left an acknowledgement due
 	defer timer.Stop()
-	due := false // the timer runs for an acknowledgement
 
 	for {
 		sent, err := s.flush(st)
@@ -300,23 +305,19 @@ func (s *Session[I, O]) write(ctx context.Context, st Stream[I, O]) error {
 			return err
 		}
 		if sent {
-			due = false
 			continue
 		}
 
 		select {
 		case <-s.news:
+			// Let other goroutines add their items first: items that become ready at the same
+			// moment go into the same frame.
+			runtime.Gosched()
 		case <-s.received:
-			if !due {
-				due = true
-				timer.Reset(s.cfg.AckAfter)
-			}
+			timer.Reset(s.cfg.AckAfter)
 		case <-timer.C:
-			if due {
-				due = false
-				if err := s.acknowledge(st); err != nil {
-					return err
-				}
+			if err := s.acknowledge(st); err != nil {
+				return err
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -344,7 +345,7 @@ func (s *Session[I, O]) acknowledge(st Stream[I, O]) error {
 	s.mu.Lock()
 	taken := s.in.Taken()
 	same := taken == s.acked
-	s.acked = taken
+	s.acked, s.due = taken, false
 	s.mu.Unlock()
 	if same {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/link"
@@ -136,4 +137,48 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A side that has nothing to send acknowledges every frame in time, and many frames at once. That
+// also holds on a new stream.
+func TestAcknowledgesManyFramesAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const after, frames = 100 * time.Millisecond, 250
+		s := link.New[int, int](link.Config{AckAfter: after})
+		for stream := range 2 {
+			in, out, broken := make(chan packet), make(chan packet), make(chan struct{})
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				_ = s.Run(t.Context(), pipe{in: in, out: out, broken: broken}, 0, func(int) error { return nil })
+			}()
+
+			var arrived []time.Time // of frames without an acknowledgement
+			first, acks := s.Received(), 0
+			next, pause := first, time.After(0)
+			for acked := first; acked < first+frames; {
+				select {
+				case <-pause:
+					if next++; next <= first+frames {
+						in <- packet{next, 0, []int{1}}
+						arrived = append(arrived, time.Now())
+						pause = time.After(2 * time.Millisecond)
+					}
+				case f := <-out:
+					acks++
+					if late := time.Since(arrived[0]); late > after || f.acknowledged <= acked {
+						t.Fatalf("stream %d: frame %d is acknowledged with %d after %s, want at most %s", stream, acked+1, f.acknowledged, late, after)
+					}
+					arrived = arrived[f.acknowledged-acked:]
+					acked = f.acknowledged
+				}
+			}
+			if most := int(frames*2*time.Millisecond/after) + 1; acks > most {
+				t.Errorf("stream %d: %d acknowledgements, want at most %d", stream, acks, most)
+			}
+			close(broken)
+			<-ended
+		}
+	})
 }
