@@ -29,11 +29,17 @@ const (
 type Sender[T any] struct {
 	most int // maximum bytes of a bundle with more than one item
 
+	// sending is held while a bundle is sent, so that items keep their order. It is locked before
+	// mu.
+	sending sync.Mutex
+
 	mu      sync.Mutex
 	waiting []item[T]
 	bytes   int
-	wake    chan struct{} // has a token when something waits
-	room    chan struct{} // has a token when less than MaxWaiting waits
+	send    func([]T) error // nil before Run, and after send has failed
+	failed  error           // why send has failed, if PostAlone found out
+	wake    chan struct{}   // has a token when something waits
+	room    chan struct{}   // has a token when less than MaxWaiting waits
 }
 
 type item[T any] struct {
@@ -58,6 +64,34 @@ func (s *Sender[T]) Post(value T, size int) {
 	}
 }
 
+// PostAlone adds an item that is probably the only one for a while. If no other item waits or is
+// being sent, the goroutine of the caller sends it. That saves a switch to the goroutine of Run,
+// and often the wake-up of a thread.
+func (s *Sender[T]) PostAlone(value T, size int) {
+	if !s.sending.TryLock() {
+		s.Post(value, size)
+		return
+	}
+	defer s.sending.Unlock()
+	s.mu.Lock()
+	send := s.send
+	if len(s.waiting) > 0 {
+		send = nil
+	}
+	s.mu.Unlock()
+	if send == nil {
+		s.Post(value, size)
+		return
+	}
+
+	if err := send([]T{value}); err != nil {
+		s.mu.Lock()
+		s.send, s.failed = nil, err
+		s.mu.Unlock()
+		signal(s.wake)
+	}
+}
+
 // IsFull reports whether MaxWaiting bytes wait. The caller should not add more to a full sender.
 func (s *Sender[T]) IsFull() bool {
 	s.mu.Lock()
@@ -78,20 +112,23 @@ func (s *Sender[T]) WaitForRoom(ctx context.Context) error {
 }
 
 // Run sends what is posted until ctx ends or send fails. After ctx has ended it sends the
-// rest, and returns nil.
+// rest, and returns nil. PostAlone may call send too, but never at the same time as another caller.
 func (s *Sender[T]) Run(ctx context.Context, send func([]T) error) error {
+	s.mu.Lock()
+	s.send = send
+	s.mu.Unlock()
+	defer s.stop()
+
 	var batch []T
 	for {
 		ended := ctx.Err() != nil
-		if batch = s.next(batch[:0]); len(batch) > 0 {
-			if err := send(batch); err != nil {
-				return err
-			}
-			clear(batch)
+		sent, err := s.sendNext(&batch, send)
+		switch {
+		case err != nil:
+			return err
+		case sent:
 			continue
-		}
-
-		if ended {
+		case ended:
 			return nil
 		}
 		select {
@@ -102,6 +139,35 @@ func (s *Sender[T]) Run(ctx context.Context, send func([]T) error) error {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// stop waits until PostAlone no longer sends.
+func (s *Sender[T]) stop() {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.send = nil
+}
+
+// sendNext sends the next bundle, if there is one. It reuses the memory of batch.
+func (s *Sender[T]) sendNext(batch *[]T, send func([]T) error) (sent bool, err error) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.mu.Lock()
+	err = s.failed
+	s.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+
+	*batch = s.next((*batch)[:0])
+	if len(*batch) == 0 {
+		return false, nil
+	}
+	err = send(*batch)
+	clear(*batch)
+	return true, err
 }
 
 // next takes the items of the next bundle.

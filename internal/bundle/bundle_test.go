@@ -129,3 +129,66 @@ func TestSendFails(t *testing.T) {
 		t.Errorf("the sender ended with %v", err)
 	}
 }
+
+// The goroutine of the caller sends an item that is alone. An item keeps its place behind others
+// that wait or are being sent.
+func TestSenderSendsAloneItemsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := bundle.NewSender[int](16 << 20)
+		ctx, cancel := context.WithCancel(t.Context())
+		var got [][]int
+		hold := make(chan struct{})
+		done := make(chan error, 1)
+		s.PostAlone(0, 1) // before Run
+		go func() {
+			done <- s.Run(ctx, func(items []int) error {
+				got = append(got, slices.Clone(items))
+				if items[0] == 2 {
+					<-hold
+				}
+				return nil
+			})
+		}()
+		synctest.Wait()
+
+		s.PostAlone(1, 1)
+		if len(got) != 2 || got[1][0] != 1 {
+			t.Errorf("sent %v, want 0 and 1", got)
+		}
+		s.Post(2, 1)
+		synctest.Wait()
+		s.PostAlone(3, 1)
+		s.PostAlone(4, 1)
+		close(hold)
+		synctest.Wait()
+		if want := [][]int{{0}, {1}, {2}, {3, 4}}; !slices.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("sent %v, want %v", got, want)
+		}
+
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		s.PostAlone(5, 1)
+		if len(got) != 4 {
+			t.Error("an item was sent after Run had returned")
+		}
+	})
+}
+
+// Run returns the error that the goroutine of a caller got.
+func TestSenderEndsWhenACallerCannotSend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := bundle.NewSender[int](16 << 20)
+		broken := errors.New("broken")
+		done := make(chan error, 1)
+		go func() { done <- s.Run(t.Context(), func([]int) error { return broken }) }()
+		synctest.Wait()
+		s.PostAlone(1, 1)
+		if err := <-done; !errors.Is(err, broken) {
+			t.Errorf("Run returned %v, want %v", err, broken)
+		}
+	})
+}

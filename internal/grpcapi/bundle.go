@@ -363,6 +363,7 @@ func (s *bundledCalls) serveCall(c bundledCall) {
 	if waits {
 		delete(s.calls, id)
 	}
+	alone := len(s.calls) == 0
 	s.mu.Unlock()
 	if !waits {
 		return
@@ -371,7 +372,11 @@ func (s *bundledCalls) serveCall(c bundledCall) {
 	if err != nil {
 		answer.Reply, answer.Status = nil, encodedStatus(err)
 	}
-	s.post(answer)
+	if alone {
+		s.answers.PostAlone(answer, sizeOf(answer))
+	} else {
+		s.post(answer)
+	}
 }
 
 // call makes one call as gRPC would make it, with the same interceptor.
@@ -410,8 +415,11 @@ func (s *bundledCalls) call(ctx context.Context, c bundledCall) ([]byte, error) 
 
 // post sends an answer with the next bundle.
 func (s *bundledCalls) post(a *pb.BundledAnswer) {
-	s.answers.Post(a, len(a.GetReply())+len(a.GetStatus())+answerRoom)
+	s.answers.Post(a, sizeOf(a))
 }
+
+// sizeOf is the size of an answer in a bundle, in bytes.
+func sizeOf(a *pb.BundledAnswer) int { return len(a.GetReply()) + len(a.GetStatus()) + answerRoom }
 
 // answerRoom is an upper bound for the bytes of an answer without its reply.
 const answerRoom = 256

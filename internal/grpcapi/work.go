@@ -75,6 +75,9 @@ func NewWork(cfg WorkConfig) *Work {
 	if cfg.Link.MaxBytes == 0 {
 		cfg.Link.MaxBytes = 320 << 20
 	}
+	if cfg.Link.Pace == nil {
+		cfg.Link.Pace = link.NewPace()
+	}
 
 	return &Work{cfg: cfg, sessions: map[string]*session{}, workers: map[workerKey]*session{}}
 }

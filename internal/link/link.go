@@ -73,6 +73,15 @@ func (o *Out[T]) Next(most int) (number uint64, items []T, ok bool) {
 	return f.number, f.items, true
 }
 
+// Sent reports whether everything is part of a frame that Next has returned on this stream.
+func (o *Out[T]) Sent() bool { return len(o.waiting) == 0 && o.next == len(o.frames) }
+
+// Last returns the number of the newest frame.
+func (o *Out[T]) Last() uint64 { return o.last }
+
+// Acknowledged returns the number of the last frame that the other side has acknowledged.
+func (o *Out[T]) Acknowledged() uint64 { return o.last - uint64(len(o.frames)) }
+
 // Acknowledge forgets all frames up to a number. It refuses a number higher than that of the newest
 // frame.
 func (o *Out[T]) Acknowledge(number uint64) error {

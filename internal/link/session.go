@@ -2,7 +2,9 @@ package link
 
 import (
 	"context"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -19,6 +21,32 @@ type Config struct {
 	// AckAfter is how long a received frame may wait for its acknowledgement when there is nothing
 	// else to send. The default is 100 ms.
 	AckAfter time.Duration
+	// Pace limits how often Post sends an item on the goroutine of its caller; nil for never.
+	// Sessions share it whose callers must not be slowed down.
+	Pace *Pace
+}
+
+// Pace says when Post may send an item itself. A caller may post to many sessions at the same
+// moment: then it sends one item itself, and leaves the others to the goroutines of the sessions.
+type Pace struct {
+	start time.Time
+	last  atomic.Int64 // nanoseconds since start
+}
+
+// pace is the least time between two items that callers send themselves, which takes some
+// microseconds.
+const pace = 50 * time.Microsecond
+
+// NewPace returns a Pace.
+func NewPace() *Pace { return &Pace{start: time.Now().Add(-pace)} }
+
+// allows reports whether the caller may send an item now.
+func (p *Pace) allows() bool {
+	if p == nil {
+		return false
+	}
+	now, last := int64(time.Since(p.start)), p.last.Load()
+	return now-last >= int64(pace) && p.last.CompareAndSwap(last, now)
 }
 
 func (c *Config) fill() {
@@ -50,6 +78,10 @@ type Stream[I, O any] interface {
 type Session[I, O any] struct {
 	cfg Config
 
+	// sending is held while a frame goes from out to the stream, so that frames keep their order.
+	// It is locked before mu.
+	sending sync.Mutex
+
 	mu    sync.Mutex
 	out   Out[O]
 	in    In
@@ -60,6 +92,11 @@ type Session[I, O any] struct {
 	reading  chan struct{}
 	news     chan struct{} // has a value when there may be something to send
 	received chan struct{} // has a value when there may be something to acknowledge
+	due      bool          // the writer knows that there may be something to acknowledge
+	single   bool          // the last frame that arrived had one item
+	behind   uint64        // the number of the first frame after the last frame without items
+	stream   Stream[I, O]  // the current stream; nil for none
+	broken   error         // why the current stream has broken, if a caller of Send found out
 }
 
 // New returns a session that has sent and taken nothing.
@@ -73,13 +110,17 @@ func New[I, O any](cfg Config) *Session[I, O] {
 func (s *Session[I, O]) Send(ctx context.Context, v O, size int) error {
 	for {
 		s.mu.Lock()
-		if s.over != nil {
+		if err := s.over; err != nil {
 			s.mu.Unlock()
-			return s.over
+			return err
 		}
 		if s.hasRoom(size) {
-			s.add(v, size)
+			s.out.Add(v, size)
+			awaited := s.isAwaited()
 			s.mu.Unlock()
+			if !awaited || !s.sendNow() {
+				ring(s.news)
+			}
 			return nil
 		}
 		if s.room == nil {
@@ -96,18 +137,73 @@ func (s *Session[I, O]) Send(ctx context.Context, v O, size int) error {
 	}
 }
 
-// Post is like Send but never blocks: without room it refuses the item with the kind Exhausted.
-func (s *Session[I, O]) Post(v O, size int) error {
+// isAwaited reports whether the other side probably waits for the item that was added last: it has
+// taken nearly everything, and had little to say itself. The caller holds the lock.
+//
+// To send such an item on a stream of gRPC does not block, even if the other side does not read:
+// gRPC accepts 64 KiB before it waits for the network, and less is unread. The other side has
+// acknowledged everything except few items. It has also read every frame without items: these have
+// no number, but the other side has acknowledged a later frame.
+func (s *Session[I, O]) isAwaited() bool {
+	items, bytes := s.out.Backlog()
+	return s.single && items <= fewItems && bytes <= fewBytes && s.out.Acknowledged() >= s.behind
+}
+
+// See isAwaited.
+const (
+	fewItems = 2
+	fewBytes = 16 << 10
+)
+
+// sendNow sends an item that is awaited on the goroutine of the caller. That saves a switch to the
+// goroutine that sends, and often the wake-up of a thread. It returns false if the goroutine that
+// sends has to continue, on this stream or on the next one.
+func (s *Session[I, O]) sendNow() bool {
+	if !s.sending.TryLock() {
+		return false
+	}
+	defer s.sending.Unlock()
+	s.mu.Lock()
+	st := s.stream
+	awaited := s.isAwaited() // still: the goroutine that sends may have sent more in the meantime
+	s.mu.Unlock()
+	if st == nil || !awaited {
+		return false
+	}
+
+	_, err := s.flush(st)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.over != nil:
+	s.broken = err
+	return err == nil && s.out.Sent()
+}
+
+// Post is like Send but never blocks: without room it refuses the item with the kind Exhausted. It
+// sends the item on the goroutine of the caller only at the pace of Config.
+func (s *Session[I, O]) Post(v O, size int) error {
+	s.mu.Lock()
+	if err := s.refuse(size); err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	s.out.Add(v, size)
+	awaited := s.isAwaited()
+	s.mu.Unlock()
+	if !awaited || !s.cfg.Pace.allows() || !s.sendNow() {
+		ring(s.news)
+	}
+	return nil
+}
+
+// refuse returns why an item cannot be added, or nil. The caller holds the lock.
+func (s *Session[I, O]) refuse(size int) error {
+	if s.over != nil {
 		return s.over
-	case !s.hasRoom(size):
+	}
+	if !s.hasRoom(size) {
 		items, bytes := s.out.Backlog()
 		return fault.New(fault.Exhausted, "the other side has not taken %d items of %d bytes", items, bytes)
 	}
-	s.add(v, size)
 	return nil
 }
 
@@ -116,12 +212,6 @@ func (s *Session[I, O]) Post(v O, size int) error {
 func (s *Session[I, O]) hasRoom(size int) bool {
 	items, bytes := s.out.Backlog()
 	return items == 0 || items < s.cfg.MaxItems && bytes+size <= s.cfg.MaxBytes
-}
-
-// add keeps an item. The caller holds the lock.
-func (s *Session[I, O]) add(v O, size int) {
-	s.out.Add(v, size)
-	ring(s.news)
 }
 
 // Received returns the number of the last frame that was taken. A side that opens a new stream
@@ -280,8 +370,10 @@ func (s *Session[I, O]) arrive(number, acknowledged uint64, items int) (fresh bo
 		return false, nil
 	}
 
+	s.single = items == 1
 	fresh, err = s.in.Take(number)
-	if fresh {
+	if fresh && !s.due {
+		s.due = true
 		ring(s.received)
 	}
 	return fresh, err
@@ -289,34 +381,36 @@ func (s *Session[I, O]) arrive(number, acknowledged uint64, items int) (fresh bo
 
 // write sends items as they are added. If no frame with items carries an acknowledgement in time,
 // write sends it in a frame of its own.
+//
+// A frame that arrives wakes the writer only if no timer runs for an acknowledgement. With steady
+// traffic, that is once per AckAfter.
 func (s *Session[I, O]) write(ctx context.Context, st Stream[I, O]) error {
-	timer := time.NewTimer(0)
+	s.use(st)
+	defer s.use(nil)
+	timer := time.NewTimer(s.cfg.AckAfter) // the last stream may have left an acknowledgement due
 	defer timer.Stop()
-	due := false // the timer runs for an acknowledgement
 
 	for {
+		s.sending.Lock()
 		sent, err := s.flush(st)
+		s.sending.Unlock()
 		if err != nil {
 			return err
 		}
 		if sent {
-			due = false
 			continue
 		}
 
 		select {
 		case <-s.news:
+			// Let other goroutines add their items first: items that become ready at the same
+			// moment go into the same frame.
+			runtime.Gosched()
 		case <-s.received:
-			if !due {
-				due = true
-				timer.Reset(s.cfg.AckAfter)
-			}
+			timer.Reset(s.cfg.AckAfter)
 		case <-timer.C:
-			if due {
-				due = false
-				if err := s.acknowledge(st); err != nil {
-					return err
-				}
+			if err := s.acknowledge(st); err != nil {
+				return err
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -324,9 +418,23 @@ func (s *Session[I, O]) write(ctx context.Context, st Stream[I, O]) error {
 	}
 }
 
-// flush sends the next frame, if there is one.
+// use sets the stream on which callers of Send may send. It waits until they no longer use the
+// stream before.
+func (s *Session[I, O]) use(st Stream[I, O]) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stream, s.broken = st, nil
+}
+
+// flush sends the next frame, if there is one. The caller holds the lock for sending.
 func (s *Session[I, O]) flush(st Stream[I, O]) (sent bool, err error) {
 	s.mu.Lock()
+	if err := s.broken; err != nil {
+		s.mu.Unlock()
+		return false, err
+	}
 	number, items, ok := s.out.Next(s.cfg.MaxFrame)
 	taken := s.in.Taken()
 	if ok {
@@ -341,10 +449,15 @@ func (s *Session[I, O]) flush(st Stream[I, O]) (sent bool, err error) {
 
 // acknowledge sends a frame without items, unless another frame has carried the acknowledgement.
 func (s *Session[I, O]) acknowledge(st Stream[I, O]) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
 	s.mu.Lock()
 	taken := s.in.Taken()
 	same := taken == s.acked
-	s.acked = taken
+	s.acked, s.due = taken, false
+	if !same {
+		s.behind = s.out.Last() + 1
+	}
 	s.mu.Unlock()
 	if same {
 		return nil

@@ -235,6 +235,9 @@ type bundleStream struct {
 	used  bool // a call has used it since the last check
 	last  uint64
 	calls map[uint64]*bundledCall // without an answer
+	// answered is the highest id of a call with an answer, and gaveUp the highest id when a call
+	// was given up last.
+	answered, gaveUp uint64
 }
 
 // outgoingCall is a call that the client sends, or the id of a call that it gives up.
@@ -314,18 +317,32 @@ func (c *bundledCall) size() int {
 
 // add sends a call. It reports false if the stream cannot take it.
 func (s *bundleStream) add(c *bundledCall) bool {
+	added, alone := s.register(c)
+	if alone {
+		s.out.PostAlone(outgoingCall{call: c}, c.size())
+	}
+	return added
+}
+
+// register notes a call, and posts it unless it is alone. A call is alone if it is the only one
+// without an answer, and the server has read everything that was sent before. So to send it does
+// not block.
+func (s *bundleStream) register(c *bundledCall) (added, alone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over || len(s.calls) >= s.most || c.size() > s.largest || s.out.IsFull() {
-		return false
+		return false, false
 	}
 	s.last++
 	s.used = true
 	c.id = s.last
 	c.message.Id = c.id
 	s.calls[c.id] = c
+	if len(s.calls) == 1 && (s.gaveUp == 0 || s.gaveUp < s.answered) {
+		return true, true
+	}
 	s.out.Post(outgoingCall{call: c}, c.size())
-	return true
+	return true, false
 }
 
 // isOver reports whether the stream takes no further calls.
@@ -388,6 +405,7 @@ func (s *bundleStream) giveUp(c *bundledCall) bool {
 		return false
 	}
 	delete(s.calls, c.id)
+	s.gaveUp = s.last
 	s.out.Post(outgoingCall{givenUp: c.id}, callRoom)
 	if c.peer != nil {
 		*c.peer = s.server
@@ -497,6 +515,7 @@ func (s *bundleStream) take(a *pb.BundledAnswer) {
 		return
 	}
 	delete(s.calls, a.GetId())
+	s.answered = max(s.answered, a.GetId())
 	c.answer <- a
 	s.endIfDone()
 }

@@ -22,8 +22,9 @@ func (w *Worker) janitor() {
 	stuck := max(int64(w.cfg.StuckAfter/every), 1)
 
 	var runs []*run
+	without := restAfter // how many times in a row there was no run
 	for {
-		if len(runs) == 0 { // an idle process sleeps
+		if without >= restAfter && w.mayRest() { // an idle process sleeps
 			ticker.Stop()
 			select {
 			case <-w.ctx.Done():
@@ -42,6 +43,10 @@ func (w *Worker) janitor() {
 		}
 
 		runs = w.snapshot(runs[:0])
+		without++
+		if len(runs) > 0 {
+			without = 0
+		}
 		now := w.tick.Load()
 		for _, r := range runs {
 			r.inspect(now, idle, stuck)
@@ -51,6 +56,18 @@ func (w *Worker) janitor() {
 		}
 		clear(runs[len(runs):cap(runs)])
 	}
+}
+
+// restAfter is how many times the janitor must find no run before it sleeps. Waking it costs more
+// than a look, and a worker that gets one run after the other has none in between.
+const restAfter = 8
+
+// mayRest reports whether the janitor may sleep. If so, the next run wakes it.
+func (w *Worker) mayRest() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resting = len(w.runs) == 0
+	return w.resting
 }
 
 // inspect looks at one run. It reports what the run waits for, if the worker has not reported that

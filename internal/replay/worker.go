@@ -129,7 +129,10 @@ type Worker struct {
 
 	mu   sync.Mutex
 	runs map[model.RunID]*run
-	// attention wakes the janitor, because there is a first run, or there are too many runs.
+	// resting says that the janitor sleeps, because the worker has had no run for a while.
+	resting bool
+	// attention wakes the janitor, because it sleeps and there is a run, or because there are too
+	// many runs.
 	attention chan struct{}
 }
 
@@ -213,7 +216,8 @@ func (w *Worker) Activate(a *api.Activation) {
 
 	old := w.runs[a.Start.Run]
 	w.runs[a.Start.Run] = r
-	loaded := len(w.runs)
+	wakes := w.resting || len(w.runs) > w.cfg.MaxLoaded
+	w.resting = false
 	w.mu.Unlock()
 	begins := true
 	if old != nil {
@@ -222,7 +226,7 @@ func (w *Worker) Activate(a *api.Activation) {
 		}
 	}
 
-	if loaded == 1 || loaded > w.cfg.MaxLoaded {
+	if wakes {
 		select {
 		case w.attention <- struct{}{}:
 		default:
