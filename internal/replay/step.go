@@ -175,9 +175,6 @@ func (m *machine) askStep(x Ctx, s *Step) *ask {
 		m.learn(askStep, s.Name, s.Input.Normalize)
 	}
 	a.task = a.section.withFences(s.Task)
-	if s.Input != nil {
-		a.seal = s.Input.Seal
-	}
 	m.serveEarly(a)
 	if s.Task != nil && !a.fut.done {
 		m.askTask(a)
