@@ -178,9 +178,9 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	}
 
 	s := newStep(a.name, &o)
-	s.Input, s.HasInput, s.Normalize = p, true, normalize[I]
+	s.Input = &replay.StepInput{Payload: p, Normalize: normalize[I]}
 	if !h.plain {
-		s.Identity, s.Stored = h.codec.Identity(p), new(atomic.Pointer[model.Payload])
+		s.Input.Identity, s.Input.Stored = h.codec.Identity(p), new(atomic.Pointer[model.Payload])
 	}
 
 	if o.task != nil && o.task.queued {
@@ -244,7 +244,8 @@ func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool
 		s.Task.Retry.Given = o.retry != nil && o.retry != a.opts.retry
 	}
 
-	s.Policy, s.AttemptTimeout, s.Stored, s.Seal = replay.Policy{}, 0, nil, h.sealer("input of activity", a.name)
+	s.Policy, s.AttemptTimeout = nil, 0
+	s.Input.Stored, s.Input.Seal = nil, h.sealer("input of activity", a.name)
 	return nil
 }
 

@@ -70,8 +70,8 @@ func RetryAfter(err error, d time.Duration) error {
 	return replay.RetryAfter(err, d)
 }
 
-func (p RetryPolicy) policy() replay.Policy {
-	return replay.Policy{
+func (p RetryPolicy) policy() *replay.Policy {
+	return &replay.Policy{
 		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max, Coefficient: p.Coefficient, Jitter: p.Jitter, If: p.worth(),
 	}
 }

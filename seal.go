@@ -162,14 +162,14 @@ func (h *host) sealWith(
 
 // storeInput replaces the input of a step with its stored form, before the body of the step runs.
 func (h *host) storeInput(ctx context.Context, s *replay.Step) error {
-	if h.plain || s.Stored.Load() != nil {
+	if h.plain || s.Input.Stored.Load() != nil {
 		return nil
 	}
-	p, err := h.seal(ctx, patient, "input of activity", s.Name, s.Input)
+	p, err := h.seal(ctx, patient, "input of activity", s.Name, s.Input.Payload)
 	if err != nil {
 		return err
 	}
-	s.Stored.Store(&p)
+	s.Input.Stored.Store(&p)
 	return nil
 }
 

@@ -118,7 +118,7 @@ func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error)
 		if err != nil {
 			return model.Payload{}, err
 		}
-		p, err := result(ctx, h, "result of step", name, v)
+		p, err := result(ctx, h, "result of step", s.Name, v)
 		if err == nil {
 			keep(h, s, v, p)
 		}

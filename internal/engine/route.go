@@ -24,7 +24,7 @@ type call struct {
 	// asked is the request, to compare with a reply in the store. It is nil if the call does not
 	// look for a reply.
 	asked *model.Message
-	reply store.RequestKey // where that reply was found
+	reply *store.RequestKey // where that reply was found; nil if it was not in the store
 }
 
 func newCall() *call { return &call{done: make(chan struct{})} }
@@ -39,7 +39,7 @@ func (c *call) finish(a *lane.Answer) {
 // finishWith does the same as finish, with an answer that was found in the store.
 func (c *call) finishWith(a *lane.Answer, reply store.RequestKey) {
 	c.once.Do(func() {
-		c.answer, c.reply = *a, reply
+		c.answer, c.reply = *a, &reply
 		close(c.done)
 	})
 }

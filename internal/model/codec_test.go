@@ -36,7 +36,11 @@ func TestAppendWritesWhatTheTagsSay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, ok := bytes.CutPrefix(c.got, before); !ok || !bytes.Equal(got, want) {
+			got, ok := bytes.CutPrefix(c.got, before)
+			if !ok {
+				t.Fatalf("%#v\nreplaces what stood before it: %x", c.value, c.got)
+			}
+			if got, err = model.Sorted(got); err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("%#v\nis written as %x\nand should be  %x", c.value, got, want)
 			}
 		}

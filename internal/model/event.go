@@ -125,6 +125,17 @@ type Event struct {
 	At   Time      `cbor:"-"`
 	Kind EventKind `cbor:"-"`
 
+	// The small fields stand together, because every event of a step is allocated on its own.
+
+	// Status is how a child ended. For an attempt of a task, it is Terminated if the engine ended
+	// the attempt without a report of the worker.
+	Status Status            `cbor:"11,keyasint,omitempty"`
+	Policy ParentClosePolicy `cbor:"14,keyasint,omitempty"`
+	// Detached marks a child whose outcome the code never waits for.
+	Detached bool `cbor:"16,keyasint,omitempty"`
+	// Seen marks a dropped signal whose presence the code may have noticed before the drop.
+	Seen bool `cbor:"21,keyasint,omitempty"`
+
 	// ID identifies what the code asked for: coroutine path, name, and key or arguments. See
 	// internal/replay/id.go.
 	ID      string   `cbor:"1,keyasint,omitempty"`
@@ -137,23 +148,15 @@ type Event struct {
 	Ref     int64    `cbor:"8,keyasint,omitempty"`
 	Target  Address  `cbor:"9,keyasint,omitzero"`
 	Run     RunID    `cbor:"10,keyasint,omitzero"` // run of Target, if known
-	// Status is how a child ended. For an attempt of a task, it is Terminated if the engine ended
-	// the attempt without a report of the worker.
-	Status Status `cbor:"11,keyasint,omitempty"`
 	// Watcher is the step that waits for an outcome or an answer. In the event of a child in a
 	// past, Watcher.Run is the run that started the child.
 	Watcher Link `cbor:"12,keyasint,omitzero"`
 	// RequestID is the id under which a client sent the message. The owner drops repeated messages
 	// with the same id.
-	RequestID string            `cbor:"13,keyasint,omitempty"`
-	Policy    ParentClosePolicy `cbor:"14,keyasint,omitempty"`
+	RequestID string `cbor:"13,keyasint,omitempty"`
 	// Position is file:line of the call in user code. With it, the report of a replay mismatch can
 	// name the line that recorded the event as well as the line of the new code.
 	Position string `cbor:"15,keyasint,omitempty"`
-	// Detached marks a child whose outcome the code never waits for.
-	Detached bool `cbor:"16,keyasint,omitempty"`
-	// Seen marks a dropped signal whose presence the code may have noticed before the drop.
-	Seen bool `cbor:"21,keyasint,omitempty"`
 	// Task says how a task is executed. Worker is the worker that claims it.
 	Task   *TaskSpec `cbor:"17,keyasint,omitempty"`
 	Worker string    `cbor:"18,keyasint,omitempty"`

@@ -6,13 +6,24 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// MarshalByTags encodes by reflection, as the tags of the types say.
-func MarshalByTags(v any) ([]byte, error) {
-	mode, err := cbor.EncOptions{Sort: cbor.SortNone, IndefLength: cbor.IndefLengthForbidden}.EncMode()
-	if err != nil {
+// sortedMode writes the keys of each map in order. The order of the fields in a Go type is no part
+// of the stored form: it is chosen for the size of the type. golden_test.go compares the order that
+// append.go writes.
+var sortedMode = must(cbor.EncOptions{Sort: cbor.SortBytewiseLexical, IndefLength: cbor.IndefLengthForbidden}.EncMode())
+
+// Sorted returns an encoded value with the keys of each map in order.
+func Sorted(body []byte) ([]byte, error) {
+	var v any
+	if err := decMode.Unmarshal(body, &v); err != nil {
 		return nil, err
 	}
+	return sortedMode.Marshal(v)
+}
 
+// MarshalByTags encodes by reflection, as the tags of the types say, with the keys of each map in
+// order.
+func MarshalByTags(v any) ([]byte, error) {
+	mode := sortedMode
 	switch v := v.(type) {
 	case *Event, *Message, []Reason, *Answer, *DeadTask, *Payload:
 		return mode.Marshal(v)

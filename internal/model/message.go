@@ -71,7 +71,32 @@ func (k MessageKind) Known() bool { return int(k) < len(messageNames) && message
 // exactly once. Messages of one sending shard are consumed in order.
 type Message struct {
 	Kind MessageKind `cbor:"1,keyasint"`
-	To   Address     `cbor:"2,keyasint"`
+
+	// The small fields stand together, because a client allocates a message for each request.
+
+	Status Status            `cbor:"9,keyasint,omitempty"`
+	Reuse  ReusePolicy       `cbor:"11,keyasint,omitempty"`
+	Policy ParentClosePolicy `cbor:"12,keyasint,omitempty"`
+	// Keep says that no sender waits for the answer. If the receiver refuses the message, the
+	// engine keeps it as a dead letter, with the reason in ID.
+	Keep bool `cbor:"22,keyasint,omitempty"`
+	// OneWay says that the caller does not wait for the result of a call. The owner answers as soon
+	// as the call is stored.
+	OneWay bool `cbor:"42,keyasint,omitempty"`
+	// Brief says that a call is made at most once. If its owner dies, the call is lost: no other
+	// owner makes it again. The engine keeps a brief call of the owner's own process only in
+	// memory.
+	Brief bool `cbor:"43,keyasint,omitempty"`
+	// Drawn says that the engine generated the request id, so that no other request can have it. It
+	// is not stored.
+	Drawn bool `cbor:"-"`
+	// Force removes Runs whatever their state is, without reading them.
+	Force bool `cbor:"60,keyasint,omitempty"`
+	// Watches says that Node also wants a hint at the end of the execution that a start begins or
+	// finds.
+	Watches bool `cbor:"67,keyasint,omitempty"`
+
+	To Address `cbor:"2,keyasint"`
 	// ToRun restricts the message to one run. A later run of the same key does not apply the
 	// message.
 	ToRun RunID `cbor:"3,keyasint,omitzero"`
@@ -81,12 +106,9 @@ type Message struct {
 	Name    string   `cbor:"6,keyasint,omitempty"`
 	Input   Payload  `cbor:"7,keyasint,omitzero"`
 	Failure *Failure `cbor:"8,keyasint,omitempty"`
-	Status  Status   `cbor:"9,keyasint,omitempty"`
 	// RequestID lets the receiver recognise repeated messages of a client. The receiver remembers
 	// it for a retention time.
-	RequestID string            `cbor:"10,keyasint,omitempty"`
-	Reuse     ReusePolicy       `cbor:"11,keyasint,omitempty"`
-	Policy    ParentClosePolicy `cbor:"12,keyasint,omitempty"`
+	RequestID string `cbor:"10,keyasint,omitempty"`
 	// With are signals that come with a start (signal-with-start). They are delivered in the same
 	// commit.
 	With []Event `cbor:"13,keyasint,omitempty"`
@@ -98,9 +120,6 @@ type Message struct {
 	Past *Past `cbor:"20,keyasint,omitempty"`
 	// Runs are the runs to delete.
 	Runs []RunID `cbor:"21,keyasint,omitempty"`
-	// Keep says that no sender waits for the answer. If the receiver refuses the message, the
-	// engine keeps it as a dead letter, with the reason in ID.
-	Keep bool `cbor:"22,keyasint,omitempty"`
 	// Task is set if the start begins a task that stands alone.
 	Task *TaskSpec `cbor:"23,keyasint,omitempty"`
 	// Report is how a claim ended.
@@ -117,13 +136,6 @@ type Message struct {
 	// Section is the step of From's run that holds the lock of the called entity; empty outside of
 	// sections.
 	Section string `cbor:"41,keyasint,omitempty"`
-	// OneWay says that the caller does not wait for the result of a call. The owner answers as soon
-	// as the call is stored.
-	OneWay bool `cbor:"42,keyasint,omitempty"`
-	// Brief says that a call is made at most once. If its owner dies, the call is lost: no other
-	// owner makes it again. The engine keeps a brief call of the owner's own process only in
-	// memory.
-	Brief bool `cbor:"43,keyasint,omitempty"`
 	// Epoch is the fencing token of a grant.
 	Epoch int64 `cbor:"44,keyasint,omitempty"`
 	// Deaths is how many processes a call that waits in a mailbox may have killed. By is the node
@@ -134,12 +146,8 @@ type Message struct {
 	// history or a dead task. If the client repeats such a request, the message may differ, because
 	// the stored data may have changed.
 	Asked []byte `cbor:"48,keyasint,omitempty"`
-	// Drawn says that the engine generated the request id, so that no other request can have it. It
-	// is not stored.
-	Drawn bool `cbor:"-"`
-	// Force removes Runs whatever their state is, without reading them. Parent is the step that
-	// waits for the last of these runs, if the sender knows that step.
-	Force  bool `cbor:"60,keyasint,omitempty"`
+	// Parent is the step that waits for the last of Runs, if the message removes them by force and
+	// the sender knows that step.
 	Parent Link `cbor:"61,keyasint,omitzero"`
 	// Terms apply to the execution that a start begins; nil for none.
 	Terms *Terms `cbor:"62,keyasint,omitempty"`
@@ -154,9 +162,6 @@ type Message struct {
 	// sender does not know whether the owner got that copy. Linked is zero if no connection has
 	// carried a copy.
 	Linked RunID `cbor:"66,keyasint,omitzero"`
-	// Watches says that Node also wants a hint at the end of the execution that a start begins or
-	// finds.
-	Watches bool `cbor:"67,keyasint,omitempty"`
 }
 
 // Order reports whether an operator or a client wants to end or change something with the message.

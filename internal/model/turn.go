@@ -36,13 +36,13 @@ const (
 // Command is one request of the code of a workflow.
 type Command struct {
 	Kind  CommandKind
+	Reuse ReusePolicy // of the child that CommandStartChild begins
 	Event Event
 	// set in CommandRetry and CommandStartTimer; zero for a timer that has only Event.Due
 	Delay   time.Duration
 	Message *Message // the message of CommandSend
-	Reuse   ReusePolicy
-	Labels  []Label // labels of the child that CommandStartChild begins
-	Terms   *Terms  // terms of that child
+	Labels  []Label  // labels of the child that CommandStartChild begins
+	Terms   *Terms   // terms of that child
 }
 
 // Close ends a run.

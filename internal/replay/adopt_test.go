@@ -76,7 +76,7 @@ func waiting(st *replay.Step) {
 		<-ctx.Done()
 		return model.Payload{}, context.Cause(ctx)
 	}
-	st.Policy = replay.Policy{MaxAttempts: 1}
+	st.Policy = &replay.Policy{MaxAttempts: 1}
 }
 
 // A new activation waits for the inline body of the lost activation, however often the run is lost.

@@ -24,18 +24,15 @@ type ask struct {
 	caller *Coroutine // the coroutine whose call asked for the step and waits for it
 
 	// for askLock, the section that it opens; for askStep and askSend, the section around it
-	section  *section
-	deadline *Scope        // of askScope: the scope
-	ref      int64         // of askTaken: the position of the signal
-	target   model.Address // of askChild, askWatch, askSend: the receiver
-
-	seal Seal // gives its payload the stored form; nil when it needs none
+	section *section
+	// what it is about; nil for askStep, which has a Step
+	*subject
 	// the request that goes to the engine at the end of the history, unless the history has a
 	// record of it
 	pending *model.Command
 
 	// Small fields stand together to save memory, because every step allocates an ask. Eight more
-	// bytes would move an ask to the next size class of the allocator, which is an eighth larger.
+	// bytes would move an ask to the next size class of the allocator, which has 32 bytes more.
 	kind       askKind
 	state      stepState
 	cancelable bool // a cancel request ends the wait of caller
@@ -55,10 +52,7 @@ type ask struct {
 
 	attempt int // failed attempts so far
 	due     model.Time
-	length  time.Duration  // of askTimer: the duration in the code
-	value   string         // of askState and askLabel: the value, only for Checks
-	last    string         // the error of the last attempt
-	final   *model.Failure // ends the step, but is not settled yet; see settle.go
+	failed  *failedAttempt // the last attempt; nil when none has failed
 
 	// passage belongs to an attempt that waits for limits or breakers, until its body begins.
 	passage atomic.Pointer[passage]
@@ -67,6 +61,22 @@ type ask struct {
 	body    *StepContext // context of the running attempt
 	hurried error        // why the code gave up on a step that settles; see settle.go
 	kept    *keptAttempt // gets the outcome of the body if the owner of the run was lost
+}
+
+// subject is what an ask is about that asks for something other than a step.
+type subject struct {
+	deadline *Scope        // of askScope: the scope
+	ref      int64         // of askTaken: the position of the signal
+	target   model.Address // of askChild, askWatch, askSend: the receiver
+	length   time.Duration // of askTimer: the duration in the code
+	value    string        // of askState and askLabel: the value, only for Checks
+	seal     Seal          // gives the payload its stored form; nil when it needs none
+}
+
+// failedAttempt is the last failed attempt of a step.
+type failedAttempt struct {
+	text  string         // the error
+	final *model.Failure // ends the step, but is not settled yet; see settle.go
 }
 
 // stepState is how far a step has come in this activation.
@@ -81,6 +91,9 @@ const (
 // newAsk creates the ask for a request of the code. If there are equal asks, it numbers them.
 func (m *machine) newAsk(path string, id *identity) *ask {
 	a := &ask{kind: id.kind, name: id.name}
+	if a.kind != askStep {
+		a.subject = new(subject)
+	}
 	a.fut.m, a.fut.ask = m, a
 	m.buf = id.append(m.buf[:0], path)
 
@@ -123,12 +136,34 @@ func (m *machine) command(a *ask, c model.Command) {
 		m.commands, m.outcome, m.landed = m.outcome[:0], nil, false
 	}
 	m.commands = append(m.commands, c)
-	if a != nil && a.seal != nil && c.Kind != model.CommandWithdraw {
-		m.unsealed = append(m.unsealed, unsealed{len(m.commands) - 1, a.seal})
+	if seal := a.sealer(); seal != nil && c.Kind != model.CommandWithdraw {
+		m.unsealed = append(m.unsealed, unsealed{len(m.commands) - 1, seal})
 	}
 	if c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer {
 		m.authors = append(m.authors, a)
 	}
+}
+
+// sealer returns the function that gives the payload of the ask its stored form; nil when the
+// payload needs none, or when the command has no ask.
+func (a *ask) sealer() Seal {
+	switch {
+	case a == nil:
+		return nil
+	case a.kind != askStep:
+		return a.seal
+	case a.step.Input != nil:
+		return a.step.Input.Seal
+	}
+	return nil
+}
+
+// lastFailed returns the last failed attempt; the zero value when none has failed.
+func (a *ask) lastFailed() failedAttempt {
+	if a.failed == nil {
+		return failedAttempt{}
+	}
+	return *a.failed
 }
 
 // withdraw gives up on a step, timer, child or watch.

@@ -84,7 +84,7 @@ func (s *memory) run(n int) *model.Close {
 }
 
 func stepOf(name string) *replay.Step {
-	return &replay.Step{Name: name, Input: payload(`{"order":"o-1","amount":12}`), HasInput: true, Body: func(context.Context) (model.Payload, error) {
+	return &replay.Step{Name: name, Input: &replay.StepInput{Payload: payload(`{"order":"o-1","amount":12}`)}, Body: func(context.Context) (model.Payload, error) {
 		return payload(`{"receipt":"r"}`), nil
 	}}
 }
@@ -148,7 +148,7 @@ func BenchmarkFanOut(b *testing.B) {
 				fs := make([]*replay.Future, 1000)
 				for i := range fs {
 					st := stepOf("charge")
-					st.Input = payload(fmt.Sprint(i))
+					st.Input = &replay.StepInput{Payload: payload(fmt.Sprint(i))}
 					if kind == "futures" {
 						fs[i] = x.StepFuture(st)
 					} else {

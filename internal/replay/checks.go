@@ -131,6 +131,7 @@ func (t *twin) difference(m *machine) string {
 			before = append(before, a.describe())
 		case a.kind == askLock && a.section.ended != b.section.ended:
 			before, after = append(before, a.describe()+a.section.endText()), append(after, b.describe()+b.section.endText())
+		case a.kind == askStep: // it has no subject
 		case a.length != b.length:
 			before, after = append(before, a.describe()+" of "+a.length.String()), append(after, b.describe()+" of "+b.length.String())
 		case a.value != b.value:

@@ -125,6 +125,9 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 	if m.applyTaskEvent(a, e) {
 		return true
 	}
+	if a.kind == askStep && (e.Kind == model.EventSignalTaken || e.Kind == model.EventChildStarted || e.Kind == model.EventChildClosed) {
+		return false // a malformed history: a step has no subject
+	}
 
 	switch e.Kind {
 	case model.EventWithdrawn:

@@ -477,7 +477,7 @@ func (e *engine) stepOf(name string, opts ...func(*replay.Step)) *replay.Step {
 }
 
 func input(s string) func(*replay.Step) {
-	return func(st *replay.Step) { st.Input, st.HasInput = payload(s), true }
+	return func(st *replay.Step) { st.Input = &replay.StepInput{Payload: payload(s)} }
 }
 
 func failingStep(times int, permanent bool) func(*replay.Step) {

@@ -365,7 +365,7 @@ func TestLockEndsWithItsBody(t *testing.T) {
 		"exit":  func(*engine, replay.Ctx) error { runtime.Goexit(); return nil },
 		"step exits": func(e *engine, y replay.Ctx) error {
 			_, err := y.Step(e.stepOf("s", func(s *replay.Step) {
-				s.Policy.MaxAttempts = 1
+				s.Policy = &replay.Policy{MaxAttempts: 1}
 				s.Body = func(context.Context) (model.Payload, error) { runtime.Goexit(); return model.Payload{}, nil }
 			}))
 			return err
@@ -410,7 +410,7 @@ func TestLockOutlivesAGoroutine(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		exits := func(y replay.Ctx) error {
 			_, err := y.Step(e.stepOf("s", func(s *replay.Step) {
-				s.Policy.MaxAttempts = 1
+				s.Policy = &replay.Policy{MaxAttempts: 1}
 				s.Body = func(context.Context) (model.Payload, error) { runtime.Goexit(); return model.Payload{}, nil }
 			}))
 			return err

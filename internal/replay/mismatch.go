@@ -422,7 +422,7 @@ func (m *machine) inputOf(e *model.Event) []byte {
 // input returns the input of the step or child that the code asks for.
 func (a *ask) input() []byte {
 	if a.kind == askStep {
-		return a.step.Input.Data
+		return a.step.plainInput().Data
 	}
 	if a.pending != nil {
 		return a.pending.Event.Input.Data

@@ -66,7 +66,7 @@ func charge[T any](v T) program {
 	encode := func(v any) []byte { b, _ := json.Marshal(v); return b }
 	return func(e *engine, x replay.Ctx) error {
 		_, err := e.step(x, "charge", input(string(encode(v))), func(s *replay.Step) {
-			s.Normalize = func(_ any, p model.Payload) ([]byte, error) {
+			s.Input.Normalize = func(_ any, p model.Payload) ([]byte, error) {
 				b := p.Data
 				var old T
 				if err := json.Unmarshal(b, &old); err != nil {
@@ -241,7 +241,7 @@ func TestFanOutWithChangedEncoding(t *testing.T) {
 			for i := range 300 {
 				in := `{"n":` + string(rune('0'+i%10)) + fields + `}`
 				fs = append(fs, x.StepFuture(e.stepOf("s", input(in), func(s *replay.Step) {
-					s.Normalize = func(_ any, p model.Payload) ([]byte, error) {
+					s.Input.Normalize = func(_ any, p model.Payload) ([]byte, error) {
 						return []byte(strings.TrimSuffix(string(p.Data), "}") + fields + "}"), nil
 					}
 				})))
@@ -281,7 +281,7 @@ func TestRetryUnderOldIdentity(t *testing.T) {
 					b, _ = json.Marshal(chargeV1{v.Order})
 				}
 				_, err := e.step(x, "charge", input(string(b)), failingStep(1, false), func(s *replay.Step) {
-					s.Normalize = func(_ any, p model.Payload) ([]byte, error) {
+					s.Input.Normalize = func(_ any, p model.Payload) ([]byte, error) {
 						b := p.Data
 						var old chargeV2
 						_ = json.Unmarshal(b, &old)

@@ -24,7 +24,7 @@ func (w *Worker) observe(ctx context.Context, a *ask) (inner context.Context, en
 	start := a.fut.m.r.start
 	attempt := 1
 	if s := StepFrom(ctx); s != nil {
-		attempt = s.attempt
+		attempt = int(s.attempt)
 	}
 	ctx, span := w.cfg.Tracer.Activity(ctx, &tracing.Attempt{Trace: start.Trace, Address: start.Address, Run: start.Run, Activity: a.name, Number: attempt})
 	begun := time.Now()

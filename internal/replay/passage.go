@@ -39,7 +39,8 @@ func (w *Worker) pass(j job, g api.Gate) {
 	}}
 	a.passage.Store(p)
 	w.passages.Store(p, nil)
-	g.Pass(p.ref, a.step.Pass, &a.step.Input, p.enter)
+	in := a.step.plainInput()
+	g.Pass(p.ref, a.step.Pass, &in, p.enter)
 	switch {
 	case w.draining.Load() || p.isMoot():
 		p.enter() // the attempt notices that it must not run

@@ -253,9 +253,9 @@ func (p *interp) stepOf(o op) *replay.Step {
 	case "fails":
 		return p.e.stepOf("f"+name(o.N), failingStep(99, true))
 	case "retried":
-		return p.e.stepOf("r"+name(o.N), failingStep(o.M, false), func(s *replay.Step) { s.Policy.MaxAttempts = 3 })
+		return p.e.stepOf("r"+name(o.N), failingStep(o.M, false), func(s *replay.Step) { s.Policy = &replay.Policy{MaxAttempts: 3} })
 	case "settled":
-		opts := []func(*replay.Step){p.e.settleStep, func(s *replay.Step) { s.Policy.MaxAttempts = 2 }}
+		opts := []func(*replay.Step){p.e.settleStep, func(s *replay.Step) { s.Policy = &replay.Policy{MaxAttempts: 2} }}
 		switch o.N {
 		case 1:
 			opts = append([]func(*replay.Step){failingStep(o.M, false)}, opts...)

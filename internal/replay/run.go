@@ -19,7 +19,6 @@ type run struct {
 	start      *model.Start // the start in the activation; never changed
 	generation uint64
 	code       Code
-	begun      bool // the code of the run has run before
 	limits     model.HistoryLimits
 	ownerNow   model.Time // the owner's clock at activation
 	activated  time.Time
@@ -33,35 +32,38 @@ type run struct {
 	drops map[int64]int
 
 	mail     atomic.Bool  // there is something in the mailbox
+	begun    bool         // the code of the run has run before
 	bodies   atomic.Int64 // running step bodies, without the inline one
 	running  atomic.Int64 // running step bodies whose outcome is wanted
 	lastUsed atomic.Int64 // tick, for idleness
 
-	mu        sync.Mutex
-	busy      bool
+	mu       sync.Mutex
+	busy     bool
+	evicted  bool
+	flushing bool
+	// A turn said that a body may run, because a coroutine had the baton. When the coroutine gives
+	// up the baton, it reports again.
+	vague    bool
+	released bool // the worker has asked the engine to take the run back
+	retell   bool // report the waits again: a step has passed the gate, or the waits were unsure
+	// For runs whose owner may restart; see adopt.go.
+	lost     bool // the owner has lost the session with this worker
+	unloaded bool // this worker no longer has the run
+
 	inbox     []*model.Event
 	inboxRoom [1]*model.Event // room for the first of them
 	retries   []string
 	queries   []model.Query
-	evicted   bool
 	cause     string
 	inline    *ask // the step whose body runs on the goroutine of its coroutine
 	done      []model.Command
 	authors   []*ask
-	flushing  bool
 	told      []model.Reason // the waits that were last reported
-	// A turn said that a body may run, because a coroutine had the baton. When the coroutine gives
-	// up the baton, it reports again.
-	vague    bool
-	released bool  // the worker has asked the engine to take the run back
-	retell   bool  // report the waits again: a step has passed the gate, or the waits were unsure
-	stuck    int64 // the resume that was reported as stuck
-	since    int64 // tick when the inline body began, plus 1; 0 when that was reported
+	stuck     int64          // the resume that was reported as stuck
+	since     int64          // tick when the inline body began, plus 1; 0 when that was reported
 
 	// For runs whose owner may restart; see adopt.go.
-	sent     []*model.Command // outcomes that were reported and are not confirmed
-	lost     bool             // the owner has lost the session with this worker
-	unloaded bool             // this worker no longer has the run
+	sent []*model.Command // outcomes that were reported and are not confirmed
 	// the next activation of the run, which waits for the end of this one
 	successor   *run
 	predecessor atomic.Pointer[run] // the activation that this one waits for

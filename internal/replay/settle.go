@@ -71,8 +71,8 @@ func (a *ask) overReason() error {
 	if a.step.Settle == nil {
 		return nil
 	}
-	if a.final != nil {
-		return a.final
+	if f := a.lastFailed().final; f != nil {
+		return f
 	}
 	return a.fut.m.r.hurryReason(a)
 }
@@ -80,15 +80,20 @@ func (a *ask) overReason() error {
 // attemptFailed notes a failed attempt that does not end the step yet. Another attempt follows, or
 // another try to settle the failure.
 func (m *machine) attemptFailed(a *ask, e *model.Event) {
-	a.attempt, a.due, a.state, a.final = e.Attempt, e.Due, stepBackoff, nil
+	a.attempt, a.due, a.state = e.Attempt, e.Due, stepBackoff
 	m.untold = true
-	if e.Failure != nil {
-		a.last = e.Failure.Message
+	if a.failed == nil {
+		a.failed = new(failedAttempt)
 	}
+	a.failed.final = nil
+	if e.Failure != nil {
+		a.failed.text = e.Failure.Message
+	}
+
 	switch {
 	case e.Ref == outcomePending && e.Failure != nil:
-		a.final = e.Failure
-		a.last = "its outcome is pending: the step has failed, but the failure could not be stored in the database of the activity yet; the step failed with: " + a.last
+		a.failed.final = e.Failure
+		a.failed.text = "its outcome is pending: the step has failed, but the failure could not be stored in the database of the activity yet; the step failed with: " + a.failed.text
 	case a.step.Settle != nil && m.r.hurryReason(a) != nil:
 		m.hasten(a)
 	}
@@ -117,8 +122,8 @@ func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 	}
 	f := cmd.Event.Failure
 	switch why := r.hurryReason(a); {
-	case a.final != nil:
-		f = a.final
+	case a.lastFailed().final != nil:
+		f = a.lastFailed().final
 	case cmd.Kind != model.CommandRetry:
 	case why == nil:
 		return cmd

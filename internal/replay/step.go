@@ -15,21 +15,15 @@ import (
 // code has asked for it.
 type Step struct {
 	Name string
-	// Key identifies the step if Keyed is set. Otherwise its input, if HasInput is set, and its
+	// Key identifies the step if Keyed is set. Otherwise its input, if it has one, and its
 	// occurrence identify it.
-	Key      string
-	Keyed    bool
-	Input    model.Payload
-	HasInput bool
-	// Identity, if not nil, identifies the step in place of the bytes of its input.
-	Identity []byte
-	// Stored is the form in which the history gets the input. The body sets it. If Stored is nil,
-	// the history gets the input itself.
-	Stored *atomic.Pointer[model.Payload]
-	// Normalize returns the bytes that identify a step with a recorded input in today's code; nil
-	// when inputs cannot change their encoding.
-	Normalize Normalize
-	Policy    Policy
+	Key   string
+	Keyed bool
+	tried atomic.Bool // context is in use
+	// Input is nil for a step without input, such as a function that the code passes.
+	Input *StepInput
+	// Policy says when a failed attempt is repeated; nil for the zero value of Policy.
+	Policy *Policy
 	// AttemptTimeout limits one attempt; 0 for no limit.
 	AttemptTimeout time.Duration
 	// Caller is the program counter of user code (see Ctx.Caller); if it is 0, the worker looks for
@@ -38,9 +32,6 @@ type Step struct {
 	// Task, if set, lets a queue execute the step. In that case Body is nil, and the engine applies
 	// the retry policy. See task.go.
 	Task *model.TaskSpec
-	// Seal returns the stored form of the input of a task; nil when the input has that form
-	// already.
-	Seal Seal
 	// Pass names the limits and the breaker that an attempt of Body must pass; nil for none.
 	Pass *model.TaskSpec
 	// Body does the work; nil if this process does not have the code of the step. Body may run on
@@ -54,7 +45,23 @@ type Step struct {
 	Settle func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error)
 
 	context StepContext // context of the first attempt here; this saves an allocation
-	tried   atomic.Bool // context is in use
+}
+
+// StepInput is the input of a step, with all that says how it is compared and stored. Many steps
+// have no input, so it is not a part of Step.
+type StepInput struct {
+	model.Payload
+	// Identity, if not nil, identifies the step in place of the bytes of its input.
+	Identity []byte
+	// Stored is the form in which the history gets the input. The body sets it. If Stored is nil,
+	// the history gets the input itself.
+	Stored *atomic.Pointer[model.Payload]
+	// Normalize returns the bytes that identify a step with a recorded input in today's code; nil
+	// when inputs cannot change their encoding.
+	Normalize Normalize
+	// Seal returns the stored form of the input of a task; nil when the input has that form
+	// already.
+	Seal Seal
 }
 
 // Kept is a value together with its encoding.
@@ -154,17 +161,20 @@ func (m *machine) schedule(a *ask) {
 // askStep asks for a step. If the machine has already been fed events for this step, these events
 // answer the ask immediately.
 func (m *machine) askStep(x Ctx, s *Step) *ask {
-	id := identity{kind: askStep, name: s.Name, key: s.Key, keyed: s.Keyed, input: s.Input.Data, hashed: s.HasInput && !s.Keyed, caller: s.Caller}
-	if s.Identity != nil {
-		id.input = s.Identity
+	id := identity{kind: askStep, name: s.Name, key: s.Key, keyed: s.Keyed, caller: s.Caller}
+	if in := s.Input; in != nil {
+		id.input, id.hashed = in.Data, !s.Keyed
+		if in.Identity != nil {
+			id.input = in.Identity
+		}
 	}
 	a := m.newAsk(x.co.path, &id)
 	a.step, a.section = s, x.heldSection()
 	a.fut.kind = futureStep
 	if id.hashed {
-		m.learn(askStep, s.Name, s.Normalize)
+		m.learn(askStep, s.Name, s.Input.Normalize)
 	}
-	a.task, a.seal = a.section.withFences(s.Task), s.Seal
+	a.task = a.section.withFences(s.Task)
 	m.serveEarly(a)
 	if s.Task != nil && !a.fut.done {
 		m.askTask(a)
@@ -380,13 +390,21 @@ func (w *Worker) probeError(out model.Payload, err error) (model.Payload, error)
 
 // storedInput returns the input in its recorded form; empty when the body did not get that far.
 func (s *Step) storedInput() model.Payload {
-	if s.Stored == nil {
-		return s.Input
+	if s.Input == nil || s.Input.Stored == nil {
+		return s.plainInput()
 	}
-	if p := s.Stored.Load(); p != nil {
+	if p := s.Input.Stored.Load(); p != nil {
 		return *p
 	}
 	return model.Payload{}
+}
+
+// plainInput returns the input as the code gave it; empty for a step without input.
+func (s *Step) plainInput() model.Payload {
+	if s.Input == nil {
+		return model.Payload{}
+	}
+	return s.Input.Payload
 }
 
 // outcome returns the command that records the result of an attempt.
@@ -399,7 +417,10 @@ func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 	}
 
 	e.Failure = w.cfg.Failure(err)
-	policy := a.step.Policy
+	var policy Policy
+	if a.step.Policy != nil {
+		policy = *a.step.Policy
+	}
 	if policy.If != nil {
 		policy.If = guard(policy.If, e.Failure)
 	}

@@ -62,7 +62,7 @@ func TestErrorsAreTheSameLiveAndOnReplay(t *testing.T) {
 func TestRetries(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		out, err := e.step(x, "a", failingStep(2, false), func(s *replay.Step) {
-			s.Policy = replay.Policy{MaxAttempts: 3, Initial: 10 * time.Second}
+			s.Policy = &replay.Policy{MaxAttempts: 3, Initial: 10 * time.Second}
 		})
 		return out, err
 	}, func(t *testing.T, e *engine) {
@@ -118,7 +118,7 @@ func TestRetryToldTwice(t *testing.T) {
 
 func TestBackoffOverCrash(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
-		return e.step(x, "a", failingStep(1, false), func(s *replay.Step) { s.Policy.Initial = 3 * time.Millisecond })
+		return e.step(x, "a", failingStep(1, false), func(s *replay.Step) { s.Policy = &replay.Policy{Initial: 3 * time.Millisecond} })
 	}, func(e *engine) {
 		e.settle()
 		e.crash()
@@ -142,7 +142,7 @@ func TestBackoffOverCrash(t *testing.T) {
 
 func TestPanics(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
-		_, err := x.Step(&replay.Step{Name: "p", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) { panic("ouch") }})
+		_, err := x.Step(&replay.Step{Name: "p", Policy: &replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) { panic("ouch") }})
 		var f *model.Failure
 		if !errors.As(err, &f) || f.Kind != model.FailurePanic || !strings.Contains(f.Stack, "step_test.go") {
 			return "", fmt.Errorf("not a panic: %w", err)
@@ -167,7 +167,7 @@ func (e *nobodysError) Unwrap() error { return e.inner }
 // returned the error. The panic does no other harm.
 func TestErrorsThatPanic(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
-		_, err := x.Step(&replay.Step{Name: "p", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
+		_, err := x.Step(&replay.Step{Name: "p", Policy: &replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
 			return model.Payload{}, (*nobodysError)(nil)
 		}})
 		if f := (*model.Failure)(nil); !errors.As(err, &f) || f.Kind != model.FailurePanic || !strings.Contains(f.Stack, "nobodysError") {
@@ -235,7 +235,7 @@ func TestGoexitIsContained(t *testing.T) {
 			if err := x.Get(x.Next("go")); err != nil {
 				return "", err
 			}
-			out, err := x.Step(&replay.Step{Name: "a", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
+			out, err := x.Step(&replay.Step{Name: "a", Policy: &replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
 				runtime.Goexit()
 				return model.Payload{}, nil
 			}})
@@ -254,7 +254,7 @@ func TestGoexitIsContained(t *testing.T) {
 			if _, err := x.StartChild(replay.Child{Workflow: "kid"}); err != nil {
 				return "", err
 			}
-			_, err := x.Step(&replay.Step{Name: "a", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
+			_, err := x.Step(&replay.Step{Name: "a", Policy: &replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
 				runtime.Goexit()
 				return model.Payload{}, nil
 			}})
@@ -312,7 +312,7 @@ func TestAttemptTimeout(t *testing.T) {
 	} {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 			_, err := x.Step(&replay.Step{
-				Name: "a", AttemptTimeout: time.Minute, Policy: replay.Policy{MaxAttempts: 1},
+				Name: "a", AttemptTimeout: time.Minute, Policy: &replay.Policy{MaxAttempts: 1},
 				Body: func(ctx context.Context) (model.Payload, error) {
 					if returned != nil {
 						<-ctx.Done()
@@ -444,7 +444,7 @@ func TestLoopWithoutKey(t *testing.T) {
 			for i := range 3 {
 				_, _ = x.Step(&replay.Step{Name: "bare", Body: body})
 				_, _ = x.Step(&replay.Step{Name: "keyed", Key: fmt.Sprint(i), Keyed: true, Body: body})
-				_, _ = x.Step(&replay.Step{Name: "input", Input: payload("1"), HasInput: true, Body: body})
+				_, _ = x.Step(&replay.Step{Name: "input", Input: &replay.StepInput{Payload: payload("1")}, Body: body})
 			}
 			return payload(""), nil
 		}

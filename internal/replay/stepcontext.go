@@ -16,20 +16,25 @@ import (
 // never use their context, so the standard library's context behind it is created only at first
 // use.
 type StepContext struct {
-	start   *model.Start // start of its run; never changed; nil when claim is set
-	claim   *model.Claim // the claim of a task; nil for a step
+	start   *model.Start  // start of its run; never changed; nil when claimed is set
+	claimed *ClaimContext // the context of a claimed task; nil for a step
 	id      string
-	attempt int
-	section *section        // the section that the step is made in; nil when claim is set
-	w       *Worker         // the worker that runs it; nil when claim is set
-	asOf    model.Time      // when the owner last sent the run anything
-	base    context.Context //nolint:containedctx // StepContext is a context
+	attempt int32
+	over    bool       // guarded by mu: the context ended before std was created
+	section *section   // the section that the step is made in; nil when claimed is set
+	w       *Worker    // the worker that runs it; nil when claimed is set
+	asOf    model.Time // when the owner last sent the run anything
 
 	mu    sync.Mutex
-	std   context.Context //nolint:containedctx // StepContext is a context
-	stop  context.CancelCauseFunc
-	over  bool // the context ended before std was created
+	std   *standardContext
 	cause error
+}
+
+// standardContext is the standard library's context behind a StepContext.
+type standardContext struct {
+	context.Context
+
+	stop context.CancelCauseFunc
 }
 
 var _ context.Context = (*StepContext)(nil)
@@ -40,9 +45,17 @@ func (r *run) bodyContext(a *ask) *StepContext {
 	if !a.step.tried.CompareAndSwap(false, true) {
 		s = new(StepContext)
 	}
-	s.start, s.id, s.attempt, s.section = r.start, a.id, a.attempt+1, a.section
-	s.w, s.base, s.asOf = r.w, r.w.base, max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due)
+	s.start, s.id, s.attempt, s.section = r.start, a.id, int32(a.attempt+1), a.section
+	s.w, s.asOf = r.w, max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due)
 	return s
+}
+
+// base returns the context around this one.
+func (s *StepContext) base() context.Context {
+	if s.claimed != nil {
+		return s.claimed.Context
+	}
+	return s.w.base
 }
 
 // standard returns the context of the standard library behind this one, and creates it if
@@ -51,12 +64,13 @@ func (s *StepContext) standard() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.std == nil {
-		s.std, s.stop = context.WithCancelCause(s.base)
+		s.std = new(standardContext)
+		s.std.Context, s.std.stop = context.WithCancelCause(s.base())
 		if s.over {
-			s.stop(s.cause)
+			s.std.stop(s.cause)
 		}
 	}
-	return s.std
+	return s.std.Context
 }
 
 // end ends the context. If it is called again, the first cause stays.
@@ -65,14 +79,14 @@ func (s *StepContext) end(cause error) {
 	defer s.mu.Unlock()
 	switch {
 	case s.std != nil:
-		s.stop(cause)
+		s.std.stop(cause)
 	case !s.over:
 		s.over, s.cause = true, cause
 	}
 }
 
 // Deadline returns the deadline of the worker's context.
-func (s *StepContext) Deadline() (time.Time, bool) { return s.base.Deadline() }
+func (s *StepContext) Deadline() (time.Time, bool) { return s.base().Deadline() }
 
 // Done returns a channel that is closed when the outcome of the attempt is no longer wanted, and
 // after its body has returned.
@@ -89,7 +103,7 @@ func (s *StepContext) Err() error {
 	case s.over:
 		return context.Canceled
 	}
-	return s.base.Err()
+	return s.base().Err()
 }
 
 type stepContextKey struct{}
@@ -119,7 +133,7 @@ type ClaimContext struct {
 // Value returns the step, or the values of the contexts around it.
 func (c *ClaimContext) Value(key any) any {
 	if _, ok := key.(stepContextKey); ok {
-		return &StepContext{claim: c.Claim, id: cmp.Or(c.Claim.Step, c.Claim.Ref.ID), attempt: c.Claim.Attempt, asOf: c.Claim.Claimed, base: c.Context}
+		return &StepContext{claimed: c, id: cmp.Or(c.Claim.Step, c.Claim.Ref.ID), attempt: int32(c.Claim.Attempt), asOf: c.Claim.Claimed}
 	}
 	return c.Context.Value(key)
 }
@@ -133,7 +147,7 @@ func (s *StepContext) Host() any {
 }
 
 // Attempt returns the number of the attempt, from 1.
-func (s *StepContext) Attempt() int { return s.attempt }
+func (s *StepContext) Attempt() int { return int(s.attempt) }
 
 // IdempotencyKey returns a key that is the same for all attempts of the step.
 func (s *StepContext) IdempotencyKey() string { return idempotencyKey(s.identity(), s.id) }
@@ -141,12 +155,12 @@ func (s *StepContext) IdempotencyKey() string { return idempotencyKey(s.identity
 // identity returns the run whose id is part of the idempotency key of the step.
 func (s *StepContext) identity() model.RunID {
 	switch {
-	case s.claim == nil:
+	case s.claimed == nil:
 		return s.start.IdentityRun()
-	case s.claim.Identity.IsZero():
-		return s.claim.Ref.Run
+	case s.claimed.Claim.Identity.IsZero():
+		return s.claimed.Claim.Ref.Run
 	}
-	return s.claim.Identity
+	return s.claimed.Claim.Identity
 }
 
 func idempotencyKey(run model.RunID, id string) string {
@@ -156,8 +170,8 @@ func idempotencyKey(run model.RunID, id string) string {
 
 // Run returns the run that the step belongs to, and its address.
 func (s *StepContext) Run() (model.RunID, model.Address) {
-	if s.claim != nil {
-		return s.claim.Ref.Run, s.claim.Ref.Address
+	if s.claimed != nil {
+		return s.claimed.Claim.Ref.Run, s.claimed.Claim.Ref.Address
 	}
 	return s.start.Run, s.start.Address
 }
@@ -166,7 +180,7 @@ func (s *StepContext) Run() (model.RunID, model.Address) {
 // comes from. After a retry or an import, the past comes from another run, which may have executed
 // the step before.
 func (s *StepContext) Origin() (identity model.RunID, from model.Source) {
-	if s.claim != nil {
+	if s.claimed != nil {
 		return s.identity(), model.Source{}
 	}
 	return s.start.IdentityRun(), s.start.Source
@@ -178,14 +192,14 @@ func (s *StepContext) Earlier() []model.RunID { return s.start.Earlier }
 
 // Fence returns the fencing token of an entity that the section around the step has locked.
 func (s *StepContext) Fence(entity model.Address) (int64, bool) {
-	if s.claim == nil {
+	if s.claimed == nil {
 		return s.section.fence(entity)
 	}
-	i := slices.IndexFunc(s.claim.Spec.Fences, func(f model.Fence) bool { return f.Entity == entity })
+	i := slices.IndexFunc(s.claimed.Claim.Spec.Fences, func(f model.Fence) bool { return f.Entity == entity })
 	if i < 0 {
 		return 0, false
 	}
-	return s.claim.Spec.Fences[i].Epoch, true
+	return s.claimed.Claim.Spec.Fences[i].Epoch, true
 }
 
 // ID returns the identity of the step within its run.

@@ -21,7 +21,7 @@ func (m *machine) askTask(a *ask) {
 	}
 	a.requested = m.live && !m.wasSent(a)
 	m.request(a, model.Command{Kind: model.CommandSchedule, Event: model.Event{
-		Kind: model.EventTaskScheduled, ID: a.id, Name: a.name, Input: a.step.Input, Task: a.task, Position: a.position,
+		Kind: model.EventTaskScheduled, ID: a.id, Name: a.name, Input: a.step.plainInput(), Task: a.task, Position: a.position,
 	}})
 }
 

@@ -412,7 +412,7 @@ func TestTaskIsSealedOnceAndFoundByItsPlainInput(t *testing.T) {
 		sealed := 0
 		e.code = func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 			return x.Step(task("render", input(`1`), func(s *replay.Step) {
-				s.Seal = func(_ context.Context, _ model.Address, p model.Payload) (model.Payload, error) {
+				s.Input.Seal = func(_ context.Context, _ model.Address, p model.Payload) (model.Payload, error) {
 					sealed++
 					return model.Payload{Data: []byte("sealed " + string(p.Data)), Encoding: "json+x"}, nil
 				}

@@ -120,7 +120,7 @@ func reason(f *Future) model.Reason {
 		case a.task != nil:
 			return model.Reason{Code: model.WaitTask, Name: a.task.Kind, Detail: a.task.Queue}
 		case a.state == stepBackoff:
-			return model.Reason{Code: model.WaitRetry, Name: a.name, Attempt: a.attempt + 1, Until: a.due, Detail: a.last}
+			return model.Reason{Code: model.WaitRetry, Name: a.name, Attempt: a.attempt + 1, Until: a.due, Detail: a.lastFailed().text}
 		case a.step.Body == nil:
 			return model.Reason{Code: model.WaitWorker, Name: a.name, Detail: "activity"}
 		}

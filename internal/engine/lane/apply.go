@@ -193,9 +193,9 @@ func (b *inputBase) applyPoisoned(l *Lane, _ model.Time, _ *entry) { l.finishInp
 
 func (b *inputBase) refuse(*Lane, error) {}
 
-func (in *messageInput) refuse(l *Lane, err error) { in.origin.refuse(l, in.address, err) }
+func (in *messageInput) refuse(l *Lane, err error) { in.origin.refuse(l, *in.address, err) }
 
-func (in *answerInput) refuse(l *Lane, err error) { in.origin.refuse(l, in.address, err) }
+func (in *answerInput) refuse(l *Lane, err error) { in.origin.refuse(l, *in.address, err) }
 
 // refuse answers the caller of the message with an error.
 func (s *source) refuse(l *Lane, to model.Address, err error) {

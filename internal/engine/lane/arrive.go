@@ -23,7 +23,7 @@ func (l *Lane) Run(now model.Time, m *model.Message, fresh bool, token any) {
 
 func newMessageInput(m *model.Message, fresh bool, token any) *messageInput {
 	return &messageInput{
-		inputBase: inputBase{address: m.To},
+		inputBase: inputBase{address: &m.To},
 		origin:    source{message: m, token: token},
 		lookup:    lookup{fresh: fresh},
 	}
@@ -61,7 +61,7 @@ func (l *Lane) receive(now model.Time, in *messageInput) {
 // Turn tells the lane what a worker reports about a run that it holds.
 func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
 	if e := l.findHeld(w, t.Run, t.Generation); e != nil {
-		l.take(now, e, &turnInput{inputBase{address: e.address, run: t.Run}, t, w})
+		l.take(now, e, &turnInput{inputBase{address: &e.address, run: t.Run}, t, w})
 	}
 }
 
@@ -70,7 +70,7 @@ func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
 // gives no Waits, and the lane hands the run to another worker.
 func (l *Lane) Release(now model.Time, w WorkerID, t *model.Turn) {
 	if e := l.findHeld(w, t.Run, t.Generation); e != nil {
-		l.take(now, e, &releaseInput{inputBase{address: e.address, run: t.Run}, t, w})
+		l.take(now, e, &releaseInput{inputBase{address: &e.address, run: t.Run}, t, w})
 	}
 }
 

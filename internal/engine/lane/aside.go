@@ -134,7 +134,7 @@ func (l *Lane) setAsideDamaged(now model.Time, e *entry, box []model.MailboxItem
 		}
 	}
 	if len(e.actor.damaged) > 0 && !e.shard.draining {
-		l.take(now, e, &asideInput{inputBase{address: e.address}})
+		l.take(now, e, &asideInput{inputBase{address: &e.address}})
 	}
 }
 

@@ -226,7 +226,7 @@ func (l *Lane) storedRun(in input) model.RunID {
 	if !b.run.IsZero() {
 		return b.run
 	}
-	e := l.entry(b.address)
+	e := l.entry(*b.address)
 	if e == nil || e.pending.fresh || e.pending.starting || l.isStarting(e.run()) {
 		return model.RunID{}
 	}
@@ -264,7 +264,7 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 		return nil
 	}
 
-	e := l.entry(in.base().address)
+	e := l.entry(*in.base().address)
 	if e == nil {
 		l.finishInput(in)
 		return nil
@@ -340,7 +340,7 @@ func (l *Lane) applyChunks(now model.Time) {
 // readForChunk reports whether the lane has read everything that an input touches. If not, it
 // starts the read.
 func (l *Lane) readForChunk(in input) bool {
-	e := l.entry(in.base().address)
+	e := l.entry(*in.base().address)
 	if _, note := in.(*quarantineInput); note || e == nil || e.quarantine.why != nil {
 		return true
 	}
@@ -366,7 +366,7 @@ func (l *Lane) readForChunk(in input) bool {
 func (l *Lane) applyChunk(now model.Time, c chunk) {
 	var unsure []*messageInput
 	for _, in := range c {
-		e := l.entry(in.base().address)
+		e := l.entry(*in.base().address)
 		if e == nil {
 			in.refuse(l, ErrNotOwner)
 			l.finishInput(in)
@@ -392,7 +392,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 
 	// The requests go to the front of the backlog, in their order.
 	for _, in := range slices.Backward(unsure) {
-		e := l.entry(in.address)
+		e := l.entry(*in.address)
 		e.backlog.inputs = slices.Insert(e.backlog.inputs, 0, input(in))
 	}
 }

@@ -15,7 +15,7 @@ func (l *Lane) Claim(now model.Time, ref model.TaskRef, id queue.WorkerID, name 
 	// The lane makes no claims in a shard that it gives up. The board forgets the tasks of the
 	// shard when the shard is gone.
 	if e := l.taskEntry(&ref); e != nil && !e.shard.draining {
-		l.take(now, e, &claimInput{newTaskInput(&ref), id, name})
+		l.take(now, e, &claimInput{newTaskInput(e, &ref), id, name})
 	}
 }
 
@@ -94,7 +94,7 @@ func (l *Lane) Report(now model.Time, id queue.WorkerID, r *model.TaskReport) {
 		l.settle(id, r.Ref, ErrNotOwner)
 		return
 	}
-	l.take(now, e, &reportInput{taskInput: newTaskInput(&r.Ref.TaskRef), worker: id, report: r})
+	l.take(now, e, &reportInput{taskInput: newTaskInput(e, &r.Ref.TaskRef), worker: id, report: r})
 }
 
 func (in *reportInput) size() int { return inputBytes + in.report.Output.Size() }
@@ -192,7 +192,7 @@ func (in *expiryInput) proposal() bool { return true }
 // deadline.
 func (l *Lane) Expire(now model.Time, ref model.ClaimRef, held bool, what string) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
-		l.take(now, e, &expiryInput{newTaskInput(&ref.TaskRef), held, ref.Claim, what})
+		l.take(now, e, &expiryInput{newTaskInput(e, &ref.TaskRef), held, ref.Claim, what})
 	}
 }
 
@@ -306,7 +306,7 @@ func (l *Lane) HandOverAgain(now model.Time, ref model.ClaimRef, id queue.Worker
 
 func (l *Lane) attach(now model.Time, ref model.ClaimRef, in attachInput) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
-		in.taskInput, in.claim = newTaskInput(&ref.TaskRef), ref.Claim
+		in.taskInput, in.claim = newTaskInput(e, &ref.TaskRef), ref.Claim
 		l.take(now, e, &in)
 	}
 }
@@ -368,7 +368,7 @@ func (l *Lane) stopUnknown(e *entry, in *attachInput) {
 // value. The parameter by is as in Attach.
 func (l *Lane) Progress(now model.Time, ref model.ClaimRef, by string, p model.Payload) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
-		l.take(now, e, &progressInput{newTaskInput(&ref.TaskRef), ref.Claim, by, p})
+		l.take(now, e, &progressInput{newTaskInput(e, &ref.TaskRef), ref.Claim, by, p})
 	}
 }
 

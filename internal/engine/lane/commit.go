@@ -168,7 +168,7 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	b.dropFacts(run)
 
 	for _, in := range b.inputs {
-		if m, ok := in.(*messageInput); ok && m.is(model.MessageStart) && m.address == e.address {
+		if m, ok := in.(*messageInput); ok && m.is(model.MessageStart) && *m.address == e.address {
 			again := *m
 			again.lookup.checked, again.held, again.kept = true, 0, false
 			e.backlog.inputs = append([]input{&again}, e.backlog.inputs...)

@@ -203,7 +203,7 @@ func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 // calls that no worker may run.
 func (l *Lane) settleEntity(now model.Time, e *entry) {
 	if !e.shard.draining && e.actor.entity.NeedsSettle() { // else the next owner settles it
-		l.take(now, e, &settleInput{inputBase{address: e.address}})
+		l.take(now, e, &settleInput{inputBase{address: &e.address}})
 	}
 }
 

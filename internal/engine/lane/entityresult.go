@@ -19,7 +19,7 @@ func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 	}
 	l.removeJob(j)
 	j.result, j.size, j.until = r, r.Size(), now
-	l.take(now, j.entry, &resultInput{inputBase{address: j.entry.address}, j})
+	l.take(now, j.entry, &resultInput{inputBase{address: &j.entry.address}, j})
 }
 
 // forgetJob gives up a hand-over without telling the worker. So the slot stays taken until the
@@ -57,7 +57,7 @@ func (in *resultInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 // refuse tells the callers of these calls that the lane does not record the result.
 func (in *resultInput) refuse(l *Lane, err error) {
 	for _, it := range in.job.items {
-		l.refuseCall(it, in.address, err, true)
+		l.refuseCall(it, *in.address, err, true)
 	}
 }
 

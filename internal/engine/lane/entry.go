@@ -19,6 +19,12 @@ type entry struct {
 	gone    bool // the entry has left memory: a late result for it changes nothing
 	known   bool // x is valid, even if it is nil
 	listed  bool // a page of the last owner's runs or entities has named the address
+	// claimed says that the worker that held the run or the entity under the last owner has come
+	// back in time. That worker gets the run or the entity, even if the reunion ends before the
+	// lane can hand it over.
+	claimed bool
+	// callsOutlived says about calls of the entity what outlived says about a run.
+	callsOutlived bool
 
 	x *core.Execution // the current run; nil when there is none, or before it has been read
 	// version counts how often the lane dropped the state or read it for a worker. A read that
@@ -38,15 +44,9 @@ type entry struct {
 	remembered int        // answers that the lane began to remember; see lookup.served
 	// the run that this lane itself has started or given to a worker, see reunion
 	ours model.RunID
-	// claimed says that the worker that held the run or the entity under the last owner has come
-	// back in time. That worker gets the run or the entity, even if the reunion ends before the
-	// lane can hand it over.
-	claimed bool
 	// outlived is the run that a worker held when it left because its server stops. The worker may
 	// still run a step, so only the next owner hands the run over, after the worker has come back.
 	outlived model.RunID
-	// callsOutlived says the same about calls of the entity.
-	callsOutlived bool
 }
 
 // isOutlived reports whether the current run, or the calls of the entity, wait for the next owner.

@@ -16,10 +16,7 @@ type backlog struct {
 // pending is what an address has in batches that are not committed yet, and what has to wait for
 // those commits.
 type pending struct {
-	open, flight bool       // the address has rows or answers in that batch
-	served       int        // inputs that were applied in the open batch
-	mark         *core.Mark // the last mark of the open batch
-
+	open, flight bool // the address has rows or answers in that batch
 	// starting is set while a start waits for its commit and the lane has only assumed that the
 	// address is unused. Other inputs wait behind the start.
 	starting bool
@@ -27,6 +24,9 @@ type pending struct {
 	// does not know. Inputs wait for the commit. Only the end of the batch clears removing.
 	removing bool
 	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
+
+	served int        // inputs that were applied in the open batch
+	mark   *core.Mark // the last mark of the open batch
 	// freed is the batch that releases the lock of the entity. Calls that had to wait for the lock
 	// begin after the commit of this batch. freed is nil if there is no such batch.
 	freed *building

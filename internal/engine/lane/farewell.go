@@ -74,10 +74,10 @@ func (u *Unstored) add(in input) {
 	switch in := in.(type) {
 	case *messageInput:
 		if in.origin.token != nil {
-			u.Request(in.address)
+			u.Request(*in.address)
 		}
 	case *turnInput, *reportInput, *resultInput:
-		u.Outcome(in.base().address)
+		u.Outcome(*in.base().address)
 	default: // the next owner finds the input in the store
 	}
 }

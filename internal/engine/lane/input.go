@@ -38,11 +38,11 @@ type input interface {
 
 // inputBase is the part that all inputs have. Its methods are the defaults of the interface.
 type inputBase struct {
-	address model.Address
-	run     model.RunID // the run that the input is about; zero when it is about the address
-	since   model.Time  // when the lane took it
-	held    int         // bytes that budget.used includes for it
-	kept    bool        // budget.kept includes these bytes instead
+	address *model.Address // of its message or of its entry, so that inputs stay small
+	run     model.RunID    // the run that the input is about; zero when it is about the address
+	since   model.Time     // when the lane took it
+	held    int            // bytes that budget.used includes for it
+	kept    bool           // budget.kept includes these bytes instead
 }
 
 func (b *inputBase) base() *inputBase { return b }
@@ -91,7 +91,7 @@ type messageInput struct {
 	// What became of the claim of a report; nil if the lane has not asked the store.
 	fate   *core.Fate
 	drops  *core.Item // the call that the message drops, see manage.go
-	erased erasure    // of a removal by force: what the lane has read of the entity
+	erased *erasure   // of a removal by force: what the lane has read of the entity; nil before
 
 	barred      bool // it is a removal by force that the store has refused
 	refusedOnce bool // it is an order for a quarantined address, and has been refused once
@@ -110,7 +110,7 @@ type lookup struct {
 type erasure struct {
 	mailbox []model.MailboxItem
 	print   []byte // fingerprint of its row
-	version int    // of the entry at the time of the read, plus one
+	version int    // of the entry at the time of the read
 }
 
 func (in *messageInput) source() *source { return &in.origin }
@@ -124,7 +124,7 @@ func (in *messageInput) task() string {
 	switch {
 	case m.Kind == model.MessageReport:
 		return m.Report.Ref.ID
-	case isStandalone(in.address):
+	case isStandalone(*in.address):
 		return model.TaskStep
 	}
 	return ""
@@ -216,7 +216,9 @@ func (in *messageInput) isReported() bool { return in.fate != nil && in.fate.Rep
 
 // mailboxRead reports whether the lane has read the mailbox of the entity that this input removes.
 // A mailbox that was read before the lane dropped the entry is out of date.
-func (in *messageInput) mailboxRead(e *entry) bool { return in.erased.version == e.version+1 }
+func (in *messageInput) mailboxRead(e *entry) bool {
+	return in.erased != nil && in.erased.version == e.version
+}
 
 // mustRemember reports whether the lane remembers the answer to a request of this process.
 func (in *messageInput) mustRemember(d *core.Decision) bool {
@@ -256,8 +258,8 @@ type taskInput struct {
 
 func (in *taskInput) task() string { return in.id }
 
-func newTaskInput(ref *model.TaskRef) taskInput {
-	return taskInput{inputBase{address: ref.Address, run: ref.Run}, ref.ID}
+func newTaskInput(e *entry, ref *model.TaskRef) taskInput {
+	return taskInput{inputBase{address: &e.address, run: ref.Run}, ref.ID}
 }
 
 // claimInput gives a task to a worker, as the board proposes.

@@ -204,7 +204,7 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 			a = RememberedAnswer(r.Reply)
 		}
 		a.Token = in.origin.token
-		l.reply(in.address, in.origin.awaits, a)
+		l.reply(*in.address, in.origin.awaits, a)
 		l.finishInput(in)
 	}
 

@@ -60,7 +60,7 @@ func (l *Lane) feed(now model.Time) {
 			messageInput
 			message model.Message
 		}{message: head.Message}
-		fed.address, fed.origin = head.Message.To, source{message: &fed.message, pair: p, seq: head.Seq}
+		fed.address, fed.origin = &fed.message.To, source{message: &fed.message, pair: p, seq: head.Seq}
 		l.take(now, l.entry(head.Message.To), &fed.messageInput)
 	}
 }
@@ -158,7 +158,7 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 		l.lost.add(now, takeLink(&row.Message))
 	}
 	in := &messageInput{
-		inputBase: inputBase{address: e.address},
+		inputBase: inputBase{address: &e.address},
 		origin:    source{message: &row.Message, inbox: row.ID},
 		lookup:    lookup{seen: row.Seen},
 	}

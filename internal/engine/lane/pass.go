@@ -89,7 +89,7 @@ func (l *Lane) receiver(t *outgoing) (*entry, *messageInput) {
 		messageInput
 		message model.Message
 	}{message: *m}
-	passed.address, passed.origin = m.To, source{message: &passed.message, passed: true}
+	passed.address, passed.origin = &passed.message.To, source{message: &passed.message, passed: true}
 	if !l.ready(e, &passed.messageInput) {
 		return nil, nil
 	}

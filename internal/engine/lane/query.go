@@ -143,7 +143,7 @@ func (l *Lane) AnswerQuery(now model.Time, w WorkerID, got QueryAnswer) {
 		l.maybeDrop(q.entry)
 		return
 	}
-	l.take(now, q.entry, &answerInput{inputBase: inputBase{address: q.entry.address}, origin: source{message: q.message, inbox: q.inbox}, answer: &a})
+	l.take(now, q.entry, &answerInput{inputBase: inputBase{address: &q.entry.address}, origin: source{message: q.message, inbox: q.inbox}, answer: &a})
 }
 
 func (l *Lane) dropQuery(q *query) {

@@ -124,7 +124,7 @@ func (l *Lane) acceptMailbox(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
 	l.loadDue(e)
-	ld.message.erased = erasure{mailbox: r.Entity.Mailbox, print: r.Print, version: ld.version + 1}
+	ld.message.erased = &erasure{mailbox: r.Entity.Mailbox, print: r.Print, version: ld.version}
 	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	} else {

@@ -77,7 +77,8 @@ func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 		}
 		in := byAddress[h.Address]
 		if in == nil {
-			in = &removalInput{inputBase: inputBase{address: h.Address}}
+			address := h.Address // h would have to stay in memory
+			in = &removalInput{inputBase: inputBase{address: &address}}
 			byAddress[h.Address] = in
 			inputs = append(inputs, in)
 		}
@@ -85,7 +86,7 @@ func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 	}
 
 	for _, in := range inputs {
-		e := l.entry(in.address)
+		e := l.entry(*in.address)
 		if e == nil || e.shard.draining {
 			continue
 		}

@@ -43,7 +43,7 @@ func (l *Lane) suspect(e *entry) {
 func (l *Lane) accuse(now model.Time, e *entry) {
 	items, alone := e.actor.entity.Suspects(operationsPerHand)
 	if len(items) > 0 && (!alone || l.solo.claim(e)) {
-		l.take(now, e, &suspectInput{inputBase{address: e.address}})
+		l.take(now, e, &suspectInput{inputBase{address: &e.address}})
 	}
 }
 

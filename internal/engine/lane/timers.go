@@ -41,7 +41,7 @@ func (l *Lane) fire(now model.Time, t store.Timer) {
 	if e == nil || e.shard.draining || l.passOver(t.Shard, t.Address, "a timer") {
 		return
 	}
-	l.take(now, e, &timerInput{inputBase{address: e.address, run: t.Run}, t.ID})
+	l.take(now, e, &timerInput{inputBase{address: &e.address, run: t.Run}, t.ID})
 }
 
 // refill reads the timers after a position.
