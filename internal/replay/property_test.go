@@ -166,8 +166,8 @@ func (s *sim) actions() []func() {
 				s.crashes--
 				s.lost = true
 				e.crash()
-				// A step that depends on the signal may have settled although its turn was lost, also
-				// during the crash. The code must not lose the signal after that.
+				// A step that depends on the signal may have settled although its turn was lost,
+				// also during the crash. The code must not lose the signal after that.
 				if len(e.place) == 0 {
 					s.drops--
 					e.drop(seq)

@@ -103,8 +103,8 @@ func TestHotPlans(t *testing.T) {
 	}
 }
 
-// The server keeps the plans of the statements that read runs and entities, and of the statements for
-// requests and messages between processes. So the plans must be right from the start.
+// The server keeps the plans of the statements that read runs and entities, and of the statements
+// for requests and messages between processes. So the plans must be right from the start.
 func TestKeptPlans(t *testing.T) {
 	t.Parallel()
 	Sequential(t)

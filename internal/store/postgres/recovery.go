@@ -405,8 +405,8 @@ func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) (out []stor
 	return out, err
 }
 
-// loadMessages reads the messages behind the cursors. If a number is missing, the statement does not
-// return the rows after the gap. The length of a body is known without reading it.
+// loadMessages reads the messages behind the cursors. If a number is missing, the statement does
+// not return the rows after the gap. The length of a body is known without reading it.
 const loadMessages = `
 select shard, from_shard, seq, body from (
 select x.*, sum(octet_length(x.body)) over (order by x.shard, x.from_shard, x.seq) - octet_length(x.body) as before from (
