@@ -18,6 +18,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/heap"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 )
@@ -56,8 +57,12 @@ func play(ctx context.Context) error {
 	return work(ctx, r)
 }
 
-// serve runs a server, and prints its address.
+// serve runs a server, and prints its address. Like perdure serve, it lets the heap grow to a floor
+// before garbage is collected.
 func serve(ctx context.Context, place Place) error {
+	if os.Getenv("GOGC") == "" {
+		defer heap.Keep(heap.ServerFloor).End()
+	}
 	s, err := node.Serve(ctx, node.ServerConfig{
 		Node: node.Config{URL: address(place)}, Listen: "127.0.0.1:0", Tenant: model.DefaultTenant, Authenticator: authn.Open{Tenant: model.DefaultTenant},
 	})

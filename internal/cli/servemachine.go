@@ -66,18 +66,13 @@ func (m machine) limitMemory(log *slog.Logger) {
 	}
 }
 
-// heapFloor is the size that the heap of a server reaches before its garbage is collected. It is 16
-// times the minimum heap of Go. So a busy server with little live memory collects garbage about a
-// tenth as often.
-const heapFloor = 64 << 20
-
 // floorHeap lets the heap grow to a floor before its garbage is collected, unless $GOGC is set. In
 // a small container the floor is an eighth of the memory. The caller must call end.
 func (m machine) floorHeap() (end func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
-	floor := uint64(heapFloor)
+	floor := uint64(heap.ServerFloor)
 	if n, ok := m.memory(); ok {
 		floor = min(floor, n/8)
 	}

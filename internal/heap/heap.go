@@ -14,6 +14,10 @@ import (
 	"sync"
 )
 
+// ServerFloor is the floor of a server that has enough memory. It is 16 times the minimum heap of
+// Go. So a busy server with little live memory collects garbage about a tenth as often.
+const ServerFloor = 64 << 20
+
 // usualPercent is the growth at which Go collects garbage by default.
 const usualPercent = 100
 

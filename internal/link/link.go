@@ -5,7 +5,9 @@
 // broken stream each side says which frame it has received last, and Out sends the rest again. So
 // the receiver takes every frame exactly once.
 //
-// Out and In are plain state: they have no goroutine, no clock and no lock.
+// Out and In are plain state: they have no goroutine, no clock and no lock. Session adds those. A
+// session never delays an item to make a frame larger: a frame takes the items that are ready at
+// the same moment.
 package link
 
 import (

@@ -3,6 +3,7 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -81,6 +82,57 @@ func TestCallInABundleIsGivenUp(t *testing.T) {
 	if !w.far.HasBundles() {
 		t.Error("calls that were given up have ended the stream")
 	}
+}
+
+// A call ends at its deadline, even if the server reads nothing. The goroutine of the caller sends
+// a call that is alone, so it must not wait for the network.
+func TestCallEndsWhileTheServerReadsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, program())
+	w.start("a", `"a"`)
+	var gate sync.RWMutex
+	cfg := w.pipe.through(remote.Config{Token: key})
+	dial := cfg.Dial
+	cfg.Dial = func(ctx context.Context, to string) (net.Conn, error) {
+		c, err := dial(ctx, to)
+		return gated{c, &gate}, err
+	}
+	b := ok[*remote.Backend](w)(remote.Dial(w.ctx, cfg))
+	w.must(b.OpenBundles(w.ctx))
+
+	gate.Lock()
+	defer func() { w.must(b.Close()) }()
+	defer gate.Unlock()
+	input := text(`"` + strings.Repeat("x", 60<<10) + `"`)
+	for range 4 {
+		ended := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(w.ctx, 10*time.Millisecond)
+		go func() {
+			ended <- b.Signal(ctx, api.SignalRequest{Target: target("shop", "a"), Name: "more", Input: input})
+		}()
+		select {
+		case err := <-ended:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the call ended with %v", err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("the call has not ended")
+		}
+		cancel()
+	}
+}
+
+// gated is a connection that writes only while the gate is open.
+type gated struct {
+	net.Conn
+
+	gate *sync.RWMutex
+}
+
+func (c gated) Write(b []byte) (int, error) {
+	c.gate.RLock()
+	defer c.gate.RUnlock()
+	return c.Conn.Write(b)
 }
 
 // Many callers get their own answers, also while connections break.
