@@ -220,7 +220,7 @@ func (x *Execution) note(e *model.Event) {
 	case model.EventCancelRequest:
 		x.Canceling = e.Seq
 	case model.EventChildStarted:
-		x.children = append(x.children, child{e.ID, e.Target, e.Policy, e.Watcher.Run})
+		x.children = append(x.children, child{e.ID, e.Target, e.Policy, e.Waiter().Run})
 	case model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut,
 		model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed:
 		x.noteTask(e)
@@ -263,7 +263,7 @@ func (x *Execution) note(e *model.Event) {
 		x.Paused, x.quiet = nil, 0
 	case model.EventWatched:
 		if !e.Blank() {
-			x.watchers = append(x.watchers, e.Watcher)
+			x.watchers = append(x.watchers, *e.Watcher)
 		}
 	case model.EventLabeled:
 		x.labels = model.SetLabel(x.labels, e.Name, string(e.Output.Data))

@@ -202,7 +202,7 @@ func useOf(u *model.Event) *model.Use {
 func (x *Execution) accept(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	e := model.Event{Kind: model.EventUpdateReceived, Name: m.Name, Input: m.Input, RequestID: m.RequestID}
 	if m.From.ID != "" {
-		e.Watcher = m.From
+		e.Watcher = m.From.Pointer()
 	}
 	switch {
 	case len(x.updates) >= lim.Signals:
@@ -216,8 +216,8 @@ func (x *Execution) accept(d *Decision, m *model.Message, now model.Time, lim Li
 
 // answer sends the answer of an update to its sender: a step of another run, or a client.
 func (x *Execution) answer(d *Decision, u *model.Event, a model.Answer) {
-	if u.Watcher.ID != "" {
-		d.Messages = append(d.Messages, answerMessage(u.Watcher, a))
+	if w := u.Waiter(); w.ID != "" {
+		d.Messages = append(d.Messages, answerMessage(w, a))
 	}
 	if u.RequestID != "" {
 		a.Run = x.Start.Run
@@ -275,7 +275,7 @@ func (x *Execution) watch(d *Decision, now model.Time, who model.Link) {
 	if who.ID == "" || who == x.Start.Parent || slices.Contains(x.watchers, who) {
 		return
 	}
-	x.append(d, now, model.Event{Kind: model.EventWatched, Watcher: who})
+	x.append(d, now, model.Event{Kind: model.EventWatched, Watcher: who.Pointer()})
 }
 
 // bounce tells the step that sent a message that the core refuses the message. If a client sent it,

@@ -56,7 +56,7 @@ func (r *naiveRun) children() (open []model.Event) {
 func (r *naiveRun) watchers() (who []model.Link) {
 	for _, e := range r.events {
 		if e.Kind == model.EventWatched {
-			who = append(who, e.Watcher)
+			who = append(who, e.Waiter())
 		}
 	}
 	return who

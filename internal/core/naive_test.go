@@ -195,7 +195,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 			x.Pending = true
 			e := model.Event{Kind: model.EventUpdateReceived, Name: m.Name, Input: m.Input, RequestID: m.RequestID}
 			if m.From.ID != "" {
-				e.Watcher = m.From
+				e.Watcher = m.From.Pointer()
 			}
 			r.add(&x, now, e)
 		}
@@ -225,7 +225,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 
 func (n *naive) watch(x *expected, r *naiveRun, now model.Time, who model.Link) {
 	if who.ID != "" && who != r.start.Parent && !slices.Contains(r.watchers(), who) {
-		r.add(x, now, model.Event{Kind: model.EventWatched, Watcher: who})
+		r.add(x, now, model.Event{Kind: model.EventWatched, Watcher: who.Pointer()})
 	}
 }
 
@@ -552,7 +552,7 @@ func (n *naive) cancelOf(r *naiveRun, c model.Event) model.Message {
 
 // tell answers an update.
 func (n *naive) tell(x *expected, r *naiveRun, u model.Event, a model.Answer) {
-	if w := u.Watcher; w.ID != "" {
+	if w := u.Waiter(); w.ID != "" {
 		x.Messages = append(x.Messages, model.Message{Kind: model.MessageAnswer, To: w.Address, ToRun: w.Run, ID: w.ID, Input: a.Output, Failure: a.Failure})
 	}
 	if u.RequestID != "" {
@@ -648,7 +648,7 @@ func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fre
 	}
 
 	for _, w := range r.watchers() {
-		s.Carried = append(s.Carried, model.Event{Kind: model.EventWatched, Watcher: w})
+		s.Carried = append(s.Carried, model.Event{Kind: model.EventWatched, Watcher: w.Pointer()})
 	}
 	if paused {
 		s.Carried = append(s.Carried, model.Event{Kind: model.EventPaused})

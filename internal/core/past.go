@@ -85,15 +85,15 @@ func (x *Execution) claimUpdates(past []model.Event, takesOver bool) {
 	for i := range past {
 		e := &past[i]
 		if e.Kind == model.EventUpdateReceived && (!takesOver || !x.Open() || !contains(x.updates, e)) {
-			e.RequestID, e.Watcher = "", model.Link{}
+			e.RequestID, e.Watcher = "", nil
 		}
 	}
 }
 
 // contains reports whether updates contains u, at any position.
 func contains(updates []model.Event, u *model.Event) bool {
-	return (u.RequestID != "" || u.Watcher.ID != "") && slices.ContainsFunc(updates, func(o model.Event) bool {
-		return o.Name == u.Name && o.RequestID == u.RequestID && o.Watcher == u.Watcher
+	return (u.RequestID != "" || u.Waiter().ID != "") && slices.ContainsFunc(updates, func(o model.Event) bool {
+		return o.Name == u.Name && o.RequestID == u.RequestID && o.Waiter() == u.Waiter()
 	})
 }
 
@@ -163,7 +163,7 @@ func (x *Execution) successorStart(s model.Start) model.Start {
 		at = max(at, s.Carried[n-1].At)
 	}
 	for _, w := range x.watchers {
-		s.Carried = append(s.Carried, model.Event{Kind: model.EventWatched, Watcher: w, At: at, Seq: int64(len(s.Carried) + 1)})
+		s.Carried = append(s.Carried, model.Event{Kind: model.EventWatched, Watcher: &w, At: at, Seq: int64(len(s.Carried) + 1)})
 	}
 
 	return s

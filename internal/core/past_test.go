@@ -53,7 +53,7 @@ func TestResetOfAClockThatIsAhead(t *testing.T) {
 	if err := d.Refusal(); err != nil {
 		t.Fatal(err)
 	}
-	if c := d.Start.Carried; len(c) != 1 || c[0].Watcher != watcher || c[0].At < 1000 {
+	if c := d.Start.Carried; len(c) != 1 || c[0].Waiter() != watcher || c[0].At < 1000 {
 		t.Errorf("the next run begins with %+v, want its watcher, not before 1000", c)
 	}
 }

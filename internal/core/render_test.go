@@ -89,8 +89,8 @@ func eventText(e *model.Event) string {
 	if !e.Run.IsZero() {
 		add("run=%s", name(e.Run))
 	}
-	if e.Watcher != (model.Link{}) {
-		add("watcher=%s", linkText(e.Watcher))
+	if e.Watcher != nil {
+		add("watcher=%s", linkText(*e.Watcher))
 	}
 	if e.RequestID != "" {
 		add("request=%s", e.RequestID)

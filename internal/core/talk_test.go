@@ -144,7 +144,7 @@ func (b *book) checkClosed(t *rapid.T, a model.Address, d *core.Decision) {
 	want, told := map[model.Link]int{}, map[model.Link]int{}
 	for _, e := range r.all() {
 		if e.Kind == model.EventWatched {
-			want[e.Watcher] = 1
+			want[e.Waiter()] = 1
 		}
 	}
 
@@ -205,7 +205,7 @@ func (b *book) check(t *rapid.T) {
 			continue
 		}
 		for _, u := range s.last().unansweredUpdates() {
-			held[u.Watcher]++
+			held[u.Waiter()]++
 			pending[asked{a, u.RequestID}]++
 		}
 	}
@@ -274,13 +274,13 @@ func (p *play) checkCarried(t *rapid.T, before, r *stored) {
 	var left, got []string
 	for _, u := range before.unansweredUpdates() {
 		if !slices.Contains(p.book.begun[before.start.Run], u.Seq) {
-			left = append(left, string(u.Input.Data)+u.RequestID+linkText(u.Watcher))
+			left = append(left, string(u.Input.Data)+u.RequestID+linkText(u.Waiter()))
 		}
 	}
 
 	for _, e := range r.start.Carried {
 		if e.Kind == model.EventUpdateReceived {
-			got = append(got, string(e.Input.Data)+e.RequestID+linkText(e.Watcher))
+			got = append(got, string(e.Input.Data)+e.RequestID+linkText(e.Waiter()))
 		}
 	}
 

@@ -546,7 +546,7 @@ func (x *Execution) continuedStart(t *model.Turn, at model.Time, fresh model.Run
 		carry(e)
 	}
 	for _, w := range x.watchers {
-		carry(model.Event{Kind: model.EventWatched, Watcher: w})
+		carry(model.Event{Kind: model.EventWatched, Watcher: &w})
 	}
 	if x.Paused != nil {
 		carry(model.Event{Kind: model.EventPaused, Failure: &model.Failure{Message: x.Paused.Detail}})

@@ -326,7 +326,7 @@ func (r *history) verify() error {
 			err = seen.see(e.Seq, "the cancel request")
 		case model.EventWatched:
 			if !e.Blank() {
-				err = seen.see(e.Seq, "watcher %v", e.Watcher)
+				err = seen.see(e.Seq, "watcher %v", e.Waiter())
 			}
 		case model.EventStateSet:
 			if e.ID != "" {
@@ -580,7 +580,7 @@ func (h *histories) facts(ignore ...model.EventKind) []string {
 					request = "drawn" // by the engine
 				}
 				lines = append(lines, fmt.Sprintf("%s: %s %s %s %d %s %s%s %s %s", at, e.Kind, e.ID, name, e.Attempt, request, output,
-					failureText(e.Failure), label(e.Target), label(e.Watcher.Address)))
+					failureText(e.Failure), label(e.Target), label(e.Waiter().Address)))
 			}
 		}
 	}

@@ -389,10 +389,12 @@ func (c *cutter) child(i int) error {
 	}
 
 	if again {
-		if (c.r.Mode == Retry || c.r.Mode == Reset) && e.Watcher.Run.IsZero() {
+		if (c.r.Mode == Retry || c.r.Mode == Reset) && e.Waiter().Run.IsZero() {
 			// The child accepts a cancel request only from the run that started it. So a cancel
 			// request of the new run must name that run.
-			e.Watcher.Run = c.h.Start.Run
+			starter := e.Waiter()
+			starter.Run = c.h.Start.Run
+			e.Watcher = &starter
 		}
 		c.plan.Again = append(c.plan.Again, *e)
 	} else {

@@ -51,7 +51,7 @@ func record(words string) *model.History {
 		case '=':
 			e.Kind = model.EventPromiseSettled
 		case '@':
-			e.Kind, e.Watcher = model.EventWatched, model.Link{Address: target, ID: "w"}
+			e.Kind, e.Watcher = model.EventWatched, &model.Link{Address: target, ID: "w"}
 		case 'x':
 			e.Kind = model.EventCancelRequest
 		case '/':

@@ -107,7 +107,7 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 			Attempt: rapid.IntRange(0, 9).Draw(t, "attempt"), Input: genPayload.Draw(t, "in"), Output: genPayload.Draw(t, "out"),
 			Failure: genFailure.Draw(t, "failure"), Target: genAddress.Draw(t, "target"), Run: genRun.Draw(t, "run"),
 			Status:  rapid.SampledFrom([]model.Status{0, model.Completed, model.Failed}).Draw(t, "status"),
-			Watcher: genLink.Draw(t, "watcher"), RequestID: genText.Draw(t, "request"), Policy: genPolicy.Draw(t, "policy"),
+			Watcher: genLink.Draw(t, "watcher").Pointer(), RequestID: genText.Draw(t, "request"), Policy: genPolicy.Draw(t, "policy"),
 			Position: genText.Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"), Due: rapid.OneOf(rapid.Just(model.Time(0)), genTime).Draw(t, "due"),
 			Ref: rapid.Int64().Draw(t, "ref"), Task: genTask.Draw(t, "task"), Worker: genText.Draw(t, "worker"),
 			Section: genText.Draw(t, "section"), Seen: rapid.Bool().Draw(t, "seen"),

@@ -306,7 +306,7 @@ func lineOf(e *model.Event) line {
 	return line{
 		Seq: e.Seq, At: moment(e.At), Kind: e.Kind.String(), ID: text(e.ID), Name: text(e.Name), Attempt: e.Attempt,
 		Input: payloadOf(e.Input), Output: payloadOf(e.Output), Failure: failureOf(e.Failure), Due: moment(e.Due), Ref: e.Ref,
-		Target: targetOf(e.Target), Run: runText(e.Run), Status: statusText(e.Status), Watcher: linkOf(e.Watcher),
+		Target: targetOf(e.Target), Run: runText(e.Run), Status: statusText(e.Status), Watcher: linkOf(e.Waiter()),
 		RequestID: text(e.RequestID), Policy: uint8(e.Policy), Position: text(e.Position), Detached: e.Detached, Task: taskOf(e.Task), Worker: text(e.Worker),
 		Locks: addressesOf(e.Locks), Section: text(e.Section), Seen: e.Seen,
 	}

@@ -216,7 +216,7 @@ func readEvent(data []byte) (e model.Event, err error) {
 	e = model.Event{
 		Seq: l.Seq, At: model.Time(l.At), ID: string(l.ID), Name: string(l.Name), Attempt: l.Attempt, Input: r.payload("input", l.Input),
 		Output: r.payload("output", l.Output), Failure: l.Failure.model(), Due: model.Time(l.Due), Ref: l.Ref, Run: r.id("run", l.Run),
-		Watcher: r.link("watcher", l.Watcher), RequestID: string(l.RequestID), Policy: model.ParentClosePolicy(l.Policy),
+		Watcher: r.link("watcher", l.Watcher).Pointer(), RequestID: string(l.RequestID), Policy: model.ParentClosePolicy(l.Policy),
 		Position: string(l.Position), Detached: l.Detached, Task: l.Task.model(), Worker: string(l.Worker),
 		Section: string(l.Section), Seen: l.Seen,
 	}

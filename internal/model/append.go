@@ -23,7 +23,10 @@ func AppendEvent(dst []byte, e *Event) []byte {
 	m.address(9, &e.Target)
 	m.id(10, e.Run)
 	m.int(11, int64(e.Status))
-	m.link(12, &e.Watcher)
+	if e.Watcher != nil {
+		m.link(12, e.Watcher)
+	}
+
 	m.text(13, e.RequestID)
 	m.int(14, int64(e.Policy))
 	m.text(15, e.Position)

@@ -148,9 +148,10 @@ type Event struct {
 	Ref     int64    `cbor:"8,keyasint,omitempty"`
 	Target  Address  `cbor:"9,keyasint,omitzero"`
 	Run     RunID    `cbor:"10,keyasint,omitzero"` // run of Target, if known
-	// Watcher is the step that waits for an outcome or an answer. In the event of a child in a
-	// past, Watcher.Run is the run that started the child.
-	Watcher Link `cbor:"12,keyasint,omitzero"`
+	// Watcher is the step that waits for an outcome or an answer; nil if there is none. It is a
+	// pointer because few events have one. In the event of a child in a past, Watcher.Run is the
+	// run that started the child. Copies of the event share the link, so it never changes.
+	Watcher *Link `cbor:"12,keyasint,omitempty"`
 	// RequestID is the id under which a client sent the message. The owner drops repeated messages
 	// with the same id.
 	RequestID string `cbor:"13,keyasint,omitempty"`
@@ -164,6 +165,14 @@ type Event struct {
 	// section that makes a call, or that ends.
 	Locks   []Address `cbor:"19,keyasint,omitempty"`
 	Section string    `cbor:"20,keyasint,omitempty"`
+}
+
+// Waiter returns the step that waits for an outcome or an answer; the zero link if there is none.
+func (e *Event) Waiter() Link {
+	if e.Watcher == nil {
+		return Link{}
+	}
+	return *e.Watcher
 }
 
 // TimedOutForGood reports whether the event ends a task because of a time-out, so that no attempt

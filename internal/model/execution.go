@@ -68,6 +68,14 @@ type Link struct {
 	ID      string  `cbor:"3,keyasint,omitempty"` // the step of that run
 }
 
+// Pointer returns a pointer to the link; nil for the zero link.
+func (l Link) Pointer() *Link {
+	if l == (Link{}) {
+		return nil
+	}
+	return &l
+}
+
 // Start is everything that a run begins with. It is stored once, as the row of the run. Event 0 of
 // the history is built from it.
 type Start struct {

@@ -135,7 +135,7 @@ var genBody = rapid.Custom(func(t *rapid.T) model.Event {
 		ID: genText.Draw(t, "id"), Name: genText.Draw(t, "name"), Attempt: int(genInt.Draw(t, "attempt")),
 		Input: genPayload.Draw(t, "input"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"),
 		Due: genTime.Draw(t, "due"), Ref: genInt.Draw(t, "ref"), Target: genAddress.Draw(t, "target"), Run: genRun.Draw(t, "run"),
-		Status: genStatus.Draw(t, "status"), Watcher: genLink.Draw(t, "watcher"), RequestID: genText.Draw(t, "request"),
+		Status: genStatus.Draw(t, "status"), Watcher: genLink.Draw(t, "watcher").Pointer(), RequestID: genText.Draw(t, "request"),
 		Policy: genPolicy.Draw(t, "policy"), Position: genText.Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"), Seen: rapid.Bool().Draw(t, "seen"),
 	}
 })

@@ -34,7 +34,7 @@ func samples() []sample {
 	fail := &model.Failure{Kind: "timeout", Type: "*main.E", Message: "too late", Stack: "main.go:1", Permanent: true}
 	full := model.Event{
 		ID: "0|step|a", Name: "charge", Attempt: 3, Input: text, Output: blob, Failure: fail, Due: at(9), Ref: 5, Target: address, Run: id(2),
-		Status: model.Failed, Watcher: link, RequestID: "req-1", Policy: model.AbandonChild, Position: "main.go:12", Detached: true,
+		Status: model.Failed, Watcher: &link, RequestID: "req-1", Policy: model.AbandonChild, Position: "main.go:12", Detached: true,
 	}
 	numbered := func(e model.Event, seq int64, kind model.EventKind) model.Event {
 		e.Seq, e.At, e.Kind = seq, at(seq), kind
@@ -59,7 +59,7 @@ func samples() []sample {
 	event("event: noted", numbered(model.Event{ID: "note 3", Name: "suspended", Input: text, Ref: 7}, 9, model.EventNoted))
 	event("event: labeled", numbered(
 		model.Event{ID: "/l6:region", Name: "region", Output: model.TextPayload("eu"), Position: "main.go:12"}, 9, model.EventLabeled))
-	event("event: watched", numbered(model.Event{Watcher: link}, 7, model.EventWatched))
+	event("event: watched", numbered(model.Event{Watcher: &link}, 7, model.EventWatched))
 
 	message := func(name string, m model.Message) {
 		all = append(all, sample{
@@ -113,7 +113,7 @@ func samples() []sample {
 		First: id(1), Previous: id(1), Origin: text.Digest(),
 		Carried: []model.Event{
 			numbered(model.Event{Name: "paid", Input: blob, RequestID: "req-2"}, 1, model.EventSignalReceived),
-			numbered(model.Event{Watcher: link}, 2, model.EventWatched),
+			numbered(model.Event{Watcher: &link}, 2, model.EventWatched),
 			numbered(model.Event{Failure: fail}, 3, model.EventCancelRequest),
 		},
 	})

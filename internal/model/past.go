@@ -123,4 +123,4 @@ func Blank(e *Event) Event {
 }
 
 // Blank reports whether the event is a placeholder for an event that was left out.
-func (e *Event) Blank() bool { return e.Kind == EventWatched && e.Watcher == Link{} }
+func (e *Event) Blank() bool { return e.Kind == EventWatched && e.Waiter() == Link{} }

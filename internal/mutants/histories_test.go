@@ -118,8 +118,8 @@ var histories = []mutant{
 	{
 		name:  "a workflow never gets the answer to its update",
 		file:  "internal/core/message.go",
-		old:   "	if u.Watcher.ID != \"\" {\n		d.Messages",
-		new:   "	if u.Watcher.ID != \"\" && a.Failure == nil {\n		d.Messages",
+		old:   "	if w := u.Waiter(); w.ID != \"\" {\n		d.Messages",
+		new:   "	if w := u.Waiter(); w.ID != \"\" && a.Failure == nil {\n		d.Messages",
 		tests: [][]string{sim},
 	},
 	{
@@ -133,7 +133,7 @@ var histories = []mutant{
 		name:  "updates of workflows are lost when their receiver continues as new",
 		file:  "internal/core/turn.go",
 		old:   "		if !slices.Contains(t.Close.Begun, u.Seq) {\n			waiting",
-		new:   "		if !slices.Contains(t.Close.Begun, u.Seq) && u.Watcher.ID == \"\" {\n			waiting",
+		new:   "		if !slices.Contains(t.Close.Begun, u.Seq) && u.Waiter().ID == \"\" {\n			waiting",
 		tests: [][]string{sim},
 	},
 	{

@@ -126,7 +126,7 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 		}
 	}
 
-	add(model.Event{Kind: model.EventStarted, At: row.Start.Zero(), Name: row.Start.Address.Type, Input: row.Start.Input, RequestID: row.Start.RequestID, Watcher: row.Start.Parent, Attempt: row.Start.Attempt})
+	add(model.Event{Kind: model.EventStarted, At: row.Start.Zero(), Name: row.Start.Address.Type, Input: row.Start.Input, RequestID: row.Start.RequestID, Watcher: row.Start.Parent.Pointer(), Attempt: row.Start.Attempt})
 	for _, e := range row.Start.Carried {
 		add(e)
 	}

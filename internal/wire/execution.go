@@ -80,7 +80,7 @@ func HistoryEvent(e model.Event) *pb.HistoryEvent {
 	return &pb.HistoryEvent{
 		Position: e.Seq, At: int64(e.At), Kind: uint32(e.Kind), Id: e.ID, Name: e.Name, Attempt: int64(e.Attempt),
 		Input: Payload(e.Input), Output: Payload(e.Output), Failure: Failure(e.Failure), Due: int64(e.Due), Ref: e.Ref,
-		Target: optionalAddress(e.Target), Run: Run(e.Run), Status: pb.Status(e.Status), Watcher: Link(e.Watcher), RequestId: e.RequestID,
+		Target: optionalAddress(e.Target), Run: Run(e.Run), Status: pb.Status(e.Status), Watcher: Link(e.Waiter()), RequestId: e.RequestID,
 		Policy: pb.ParentClosePolicy(e.Policy), CodePosition: text(e.Position), Detached: e.Detached, Seen: e.Seen,
 		Task: TaskSpec(e.Task), Worker: text(e.Worker), Locks: each(e.Locks, Address), Section: e.Section,
 	}
@@ -110,9 +110,11 @@ func ReadHistoryEvent(tenant string, e *pb.HistoryEvent) (out model.Event, err e
 	if out.Policy, err = readParentClose(e.GetPolicy()); err != nil {
 		return out, err
 	}
-	if out.Watcher, err = ReadLink(tenant, e.GetWatcher()); err != nil {
+	watcher, err := ReadLink(tenant, e.GetWatcher())
+	if err != nil {
 		return out, err
 	}
+	out.Watcher = watcher.Pointer()
 	out.Task, err = ReadTaskSpec(tenant, e.GetTask())
 	return out, err
 }

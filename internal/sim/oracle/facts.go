@@ -171,7 +171,7 @@ func (l *ledger) fact(b *store.Batch, r *Run, e *model.Event) {
 		l.s.Did(scenario.OpCanceled)
 	case model.EventWatched:
 		for i := range r.Events[:len(r.Events)-1] {
-			if o := &r.Events[i]; o.Kind == model.EventWatched && o.Watcher == e.Watcher {
+			if o := &r.Events[i]; o.Kind == model.EventWatched && o.Waiter() == e.Waiter() {
 				l.Fail("I2: %s is watched twice by the same step", r.ID)
 			}
 		}

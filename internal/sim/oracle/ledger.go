@@ -374,7 +374,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 			l.s.Did(scenario.OpPausedOver)
 		case model.EventUpdateReceived:
 			l.s.Did(scenario.OpUpdateCarried)
-			if e.Watcher.ID != "" {
+			if e.Waiter().ID != "" {
 				l.s.Did(scenario.OpCallCarried)
 			}
 		}
@@ -575,8 +575,8 @@ func (l *ledger) closedWhole(b *store.Batch) {
 					l.Fail("E40: %s was closed and its child %s is not canceled", r.ID, e.Target)
 				}
 			case model.EventWatched:
-				if final && !e.Blank() && !told(model.MessageClosed, e.Watcher.Address, e.Watcher.ID) {
-					l.Fail("E40: %s was closed and %s, who watches it, is not told", r.ID, e.Watcher.Address)
+				if final && !e.Blank() && !told(model.MessageClosed, e.Waiter().Address, e.Waiter().ID) {
+					l.Fail("E40: %s was closed and %s, who watches it, is not told", r.ID, e.Waiter().Address)
 				}
 			default:
 			}

@@ -297,7 +297,7 @@ func (l *ledger) checkAdded(b *store.Batch, r, src *Run, at int, takesOver, gave
 	}
 
 	same := func(a, b model.Event) bool {
-		return a.Name == b.Name && a.Watcher == b.Watcher && a.Input.Equal(b.Input) && a.Output.Equal(b.Output)
+		return a.Name == b.Name && a.Waiter() == b.Waiter() && a.Input.Equal(b.Input) && a.Output.Equal(b.Output)
 	}
 	all := r.Start.Carried
 

@@ -69,8 +69,8 @@ func (s *Oracle) CheckRefused(o *Op) {
 // updateKey names an update: the request of a client, or the step of a workflow that sent it. The
 // key is empty for an update of a copied past, because no caller waits for the answer.
 func updateKey(e *model.Event) string {
-	if e.Watcher.ID != "" {
-		return e.Watcher.Run.String() + " " + e.Watcher.ID
+	if e.Waiter().ID != "" {
+		return e.Waiter().Run.String() + " " + e.Waiter().ID
 	}
 	return e.RequestID
 }
@@ -85,7 +85,7 @@ func (l *ledger) recordUpdate(r *Run, e *model.Event) {
 		l.Fail("I16: update %s is received twice", key)
 	}
 	l.updates[key] = &update{address: r.Address}
-	if e.Watcher.ID != "" {
+	if e.Waiter().ID != "" {
 		l.s.Did(scenario.OpCalled)
 	}
 	l.s.Did(scenario.OpUpdate)
@@ -150,7 +150,7 @@ func (l *ledger) pause(r *Run, e *model.Event) {
 
 // told reports whether the batch has an answer for the sender of an update.
 func told(b *store.Batch, r *Run, u *model.Event) bool {
-	if w := u.Watcher; w.ID != "" {
+	if w := u.Waiter(); w.ID != "" {
 		return sendsAny(b, func(m *model.Message) bool {
 			return m.Kind == model.MessageAnswer && m.To == w.Address && m.ToRun == w.Run && m.ID == w.ID
 		})
@@ -172,7 +172,7 @@ func (l *ledger) cutOff(b *store.Batch, r *Run) {
 			l.Fail("I16: %s was closed, and the sender of update %s gets no answer", r.ID, key)
 		}
 		l.s.Did(scenario.OpUpdateCut)
-		if e.Watcher.ID != "" {
+		if e.Waiter().ID != "" {
 			l.s.Did(scenario.OpCallCut)
 		}
 	}

@@ -28,7 +28,7 @@ func clonePointer[T any](p *T) *T {
 
 func cloneEvent(e model.Event) model.Event {
 	e.Input, e.Output, e.Failure, e.Task = clonePayload(e.Input), clonePayload(e.Output), clonePointer(e.Failure), cloneTask(e.Task)
-	e.Locks = slices.Clone(e.Locks)
+	e.Watcher, e.Locks = clonePointer(e.Watcher), slices.Clone(e.Locks)
 	return e
 }
 

@@ -125,7 +125,7 @@ func Events() *rapid.Generator[model.Event] {
 			ID:   Texts().Draw(t, "id"), Name: Texts().Draw(t, "name"), Attempt: int(numbers().Draw(t, "attempt")),
 			Input: Payloads().Draw(t, "input"), Output: Payloads().Draw(t, "output"), Failure: Failures().Draw(t, "failure"),
 			Due: Times().Draw(t, "due"), Ref: numbers().Draw(t, "ref"), Target: addresses().Draw(t, "target"),
-			Run: runIDs().Draw(t, "run"), Status: statuses().Draw(t, "status"), Watcher: Links().Draw(t, "watcher"),
+			Run: runIDs().Draw(t, "run"), Status: statuses().Draw(t, "status"), Watcher: Links().Draw(t, "watcher").Pointer(),
 			RequestID: Texts().Draw(t, "request"), Policy: policies().Draw(t, "policy"),
 			Position: Texts().Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"),
 			Locks: rapid.SliceOfN(addresses(), 0, 2).Draw(t, "locks"), Section: Texts().Draw(t, "section"), Seen: rapid.Bool().Draw(t, "seen"),

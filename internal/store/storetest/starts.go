@@ -32,7 +32,7 @@ func testIfAbsent(x *suite) {
 	open, closed, parked := x.Subject(), x.Subject(), x.Subject()
 	open.Start.Carried = []model.Event{
 		{Seq: 1, At: 5, Kind: model.EventSignalReceived, Name: "first", Input: Text("one")},
-		{Seq: 2, At: 6, Kind: model.EventWatched, Watcher: model.Link{Address: parked.Start.Address, Run: parked.Run, ID: "w"}},
+		{Seq: 2, At: 6, Kind: model.EventWatched, Watcher: &model.Link{Address: parked.Start.Address, Run: parked.Run, ID: "w"}},
 	}
 	first := l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{open.StartIfAbsent(), closed.StartIfAbsent(), parked.StartIfAbsent()}
