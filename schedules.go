@@ -58,8 +58,9 @@ type ScheduleInfo struct {
 	Backfilled int64 // executions that Backfill started
 	Skipped    int64 // fire times left out because of an open execution or a newer fire time
 	// Missed counts fire times left out because the schedule was paused, because no process was
-	// running, or because more than 100 were due together (OverlapAllow). For one pause or downtime
-	// it counts at most about 10,000 fire times.
+	// running, or because too many were due together: more than 10,000, or more than 100 with
+	// OverlapAllow. If one pause or downtime leaves out more than 10,000, Missed counts 10,000 of
+	// them.
 	Missed    int64
 	Failed    int64 // executions that failed
 	LastError string
