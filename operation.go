@@ -18,9 +18,9 @@ type Operation[I, O any] struct{ to callTarget }
 // messages. The entity exists after its first successful operation.
 //
 // An operation that a crash interrupts may run again, so effects outside the entity may happen more
-// than once. The engine stores a Send, and a call from a workflow, an entity or another process,
-// before it runs the operation. It does not store a call from ordinary code of the process that
-// owns the key: such a call is lost if the process dies.
+// than once. The engine stores what Send sends, and a call from a workflow. It may keep a call from
+// ordinary code in memory only. If the process that owns the key dies, a caller in another process
+// repeats its call, and a call from the same process is lost together with its caller.
 func NewOperation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S, I) (O, error)) *Operation[I, O] {
 	if e == nil {
 		return &Operation[I, O]{orphan(entityKind, name, callerPosition())}
