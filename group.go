@@ -110,14 +110,16 @@ func (w *groupWalk) visitHandle(v reflect.Value, path string) {
 	}
 }
 
-// invocable is an operation or an RPC.
+// invocable is an operation, a stream or an RPC.
 type invocable interface{ callTarget() *callTarget }
 
 func (o *Operation[I, O]) callTarget() *callTarget { return &o.to }
 
+func (s *Stream[I, T]) callTarget() *callTarget { return &s.to }
+
 func (r *RPC[I, O]) callTarget() *callTarget { return &r.to }
 
-// defineTarget defines the entity or service of an operation or RPC, if its code is here.
+// defineTarget defines the entity or service of an invocable, if its code is here.
 func (w *groupWalk) defineTarget(t *callTarget, path string) {
 	switch {
 	case t.wrong != nil:
@@ -167,6 +169,8 @@ func (q *Query[I, O]) isNamedMessage() {}
 func (s *State[T]) isNamedMessage() {}
 
 func (o *Operation[I, O]) isNamedMessage() {}
+
+func (s *Stream[I, T]) isNamedMessage() {}
 
 func (r *RPC[I, O]) isNamedMessage() {}
 

@@ -75,6 +75,43 @@ func TestGroups(t *testing.T) {
 	}, perdure.GroupOf(w), perdure.GroupOf(other))
 }
 
+type streams struct{ Tail *perdure.Stream[int, string] }
+
+func tail(_ context.Context, lines []string, n int, send func(string) error) error {
+	for _, line := range lines[max(len(lines)-n, 0):] {
+		if err := send(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A group with a stream defines the entity of the stream.
+func TestStreamInGroup(t *testing.T) {
+	t.Parallel()
+	logs := perdure.NewEntity[[]string]("log")
+	add := perdure.NewOperation(logs, "add", func(_ perdure.EntityCtx, lines *[]string, line string) (int, error) {
+		*lines = append(*lines, line)
+		return len(*lines), nil
+	})
+	group := &streams{perdure.NewStream(logs, "tail", tail)}
+	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
+		for _, line := range []string{"one", "two", "three"} {
+			if _, err := add.Call(c, "k", line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		for line, err := range group.Tail.Read(c, "k", 2) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, line)
+		}
+		want(t, strings.Join(got, ","), nil, "two,three")
+	}, perdure.GroupOf(group))
+}
+
 func TestMistakesInGroups(t *testing.T) {
 	t.Parallel()
 	declared := perdure.DeclareActivity[string, string]("declared")
@@ -109,6 +146,11 @@ func TestMistakesInGroups(t *testing.T) {
 			"two definitions of activity charge (", "two definitions of activity refund (",
 		}},
 		{"nil definition", []perdure.Definition{perdure.GroupOf(&struct{ More perdure.Definition }{})}, []string{"field More is nil ("}},
+		{"nil stream", []perdure.Definition{perdure.GroupOf(&streams{})}, []string{"group streams: field Tail is nil ("}},
+		{"declared stream", []perdure.Definition{perdure.GroupOf(&streams{perdure.DeclareStream[int, string]("log", "tail")})}, nil},
+		{"stream without an entity", []perdure.Definition{perdure.GroupOf(&streams{perdure.NewStream(nil, "tail", tail)})}, []string{
+			"group streams: field Tail: ",
+		}},
 		{"group in a field", []perdure.Definition{perdure.GroupOf(&struct{ More perdure.Group }{perdure.Group{whole.Charge}}), perdure.GroupOf(&struct{ None perdure.Group }{})}, nil},
 		{"no group", []perdure.Definition{perdure.GroupOf(&struct{ Name string }{})}, []string{"group struct { Name string } has no exported field that is a handle"}},
 		{"no struct", []perdure.Definition{perdure.GroupOf(new(int))}, []string{"group int has no exported field that is a handle"}},

@@ -54,7 +54,14 @@ func (j *Job) apply(opts []StartOption) {
 	}
 	j.err = o.err
 	if o.keyed || o.reuse != model.ReturnExisting || o.requestID != "" || len(o.with) > 0 || o.policy != model.CancelChild {
-		j.err = fault.New(fault.Invalid, "the job %s: a schedule gives each execution its own key; only Labels and the options of tasks are allowed", j.name)
+		allowed := "only Labels are allowed"
+		if j.kind == schedule.KindTask {
+			allowed = "only Labels and the options of tasks are allowed"
+		}
+		j.err = fault.New(fault.Invalid, "the job %s: a schedule gives each execution its own key; %s", j.name, allowed)
+	}
+	if j.kind == schedule.KindWorkflow && len(o.task) > 0 {
+		j.err = fault.New(fault.Invalid, "the job %s: %s is for activities", j.name, o.task[0].name)
 	}
 	if j.kind == schedule.KindWorkflow && (len(o.timed) > 0 || o.retry != nil) {
 		j.err = fault.New(fault.Invalid, "the job %s: a schedule decides when executions start; pass the retry policy to NewWorkflow", j.name)

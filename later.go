@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"context"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -22,6 +23,9 @@ import (
 // for the same entity and operation in the same way. Without a Key and a RequestID, every SendLater
 // is a new call. In a workflow, SendLater is a step, and the engine makes the call even if the
 // workflow ends before the call is sent.
+//
+// Of the options of starts, SendLater accepts StartDelay, StartAt, Key, RequestID and Labels. Any
+// other option is an ErrInvalid.
 //
 // If the mailbox of the entity is full, the call waits and tries again. If the engine refuses the
 // call for another reason, the execution fails with that reason.
@@ -82,8 +86,8 @@ func (l *laterCall) options(out outlet) (*startOptions, error) {
 		return nil, o.err
 	case o.key.err != nil:
 		return nil, o.key.err
-	case len(o.task) > 0 || len(o.with) > 0 || o.retry != nil:
-		return nil, fault.New(fault.Invalid, "%s: only StartDelay, StartAt, Key, RequestID and Labels are allowed", what)
+	case l.unsuitable(o) != "":
+		return nil, fault.New(fault.Invalid, "%s: it does not accept %s: only StartDelay, StartAt, Key, RequestID and Labels are allowed", what, l.unsuitable(o))
 	}
 	if err := o.checkTerms(what); err != nil {
 		return nil, err
@@ -103,6 +107,30 @@ func (l *laterCall) options(out outlet) (*startOptions, error) {
 		}
 	}
 	return o, nil
+}
+
+// unsuitable returns the name of an option that means nothing for a call, or "".
+func (l *laterCall) unsuitable(o *startOptions) string {
+	for _, opt := range l.opts {
+		switch opt.(type) {
+		case Reuse:
+			return "Reuse"
+		case ParentClose:
+			return "ParentClose"
+		}
+	}
+
+	switch {
+	case slices.Contains(o.timed, "ExecutionTimeout"):
+		return "ExecutionTimeout"
+	case len(o.task) > 0:
+		return o.task[0].name
+	case len(o.with) > 0:
+		return "Signal.With"
+	case o.retry != nil:
+		return "RetryPolicy"
+	}
+	return ""
 }
 
 // sealLater gives the value inside a delayed call its stored form. The call itself stays plain

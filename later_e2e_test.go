@@ -122,6 +122,27 @@ func TestSendLater(t *testing.T) {
 	})
 }
 
+// SendLater refuses the options of starts that mean nothing for a call.
+func TestSendLaterRefusesOtherOptions(t *testing.T) {
+	t.Parallel()
+	d := newDiary()
+	app, err := embedded.Open(t.Context(), "memory:", d.entity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+
+	for name, opt := range map[string]perdure.StartOption{
+		"ExecutionTimeout": perdure.ExecutionTimeout(time.Hour), "Reuse": perdure.ReuseAlways,
+		"ParentClose": perdure.CancelChild, "RetryPolicy": perdure.Exponential(3), "Priority": perdure.Priority(3),
+	} {
+		_, err := d.note.SendLater(app.With(t.Context()), "k", "x", perdure.StartDelay(time.Hour), opt)
+		if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), "only StartDelay, StartAt, Key") || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A delayed call with an encrypted value waits while the mailbox is full, and runs when there is
 // room.
 func TestSendLaterToAFullMailbox(t *testing.T) {

@@ -58,9 +58,9 @@ type ScheduleInfo struct {
 	Backfilled int64 // executions that Backfill started
 	Skipped    int64 // fire times left out because of an open execution or a newer fire time
 	// Missed counts fire times left out because the schedule was paused, because no process was
-	// running, or because more than 100 were due together (OverlapAllow). For one pause it counts
-	// at most 10,000 fire times. After a downtime with more than 10,000 fire times, it counts only
-	// a part of them.
+	// running, or because too many were due together: more than 10,000, or more than 100 with
+	// OverlapAllow. If one pause or downtime leaves out more than 10,000, Missed counts 10,000 of
+	// them.
 	Missed    int64
 	Failed    int64 // executions that failed
 	LastError string

@@ -383,9 +383,14 @@ func TestTermsAreChecked(t *testing.T) {
 		jobs := map[string]perdure.Job{
 			"a schedule decides when executions start": w.Job(1, perdure.StartDelay(time.Hour)),
 			"pass the retry policy to NewWorkflow":     w.Job(1, perdure.Exponential(3)),
+			"Priority is for activities":               w.Job(1, perdure.Priority(3)),
+			"AttemptTimeout is for activities":         w.Job(1, perdure.AttemptTimeout(time.Hour)),
 		}
 		for what, job := range jobs {
-			_, err := embedded.Open(t.Context(), "memory:", w, perdure.NewSchedule("s", perdure.Every(time.Hour), job))
+			app, err := embedded.Open(t.Context(), "memory:", w, perdure.NewSchedule("s", perdure.Every(time.Hour), job))
+			if err == nil {
+				_ = app.Close()
+			}
 			if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), what) {
 				t.Errorf("%v, want ErrInvalid: %s", err, what)
 			}

@@ -61,7 +61,7 @@ func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]E
 		places   = make([]int, 0, len(ins))
 	)
 
-	refuse := func(i int, err error) { problems = append(problems, fmt.Errorf("input %d: %w", i, err)) }
+	refuse := func(i int, err error) { problems = append(problems, fmt.Errorf("input %d: %w", i, public(err))) }
 	for i, in := range ins {
 		ref, p, err := b.one(h, in, i)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/model"
@@ -271,6 +272,32 @@ func TestSubmitMany(t *testing.T) {
 	xs, err = square.SubmitMany(c, ins[:3], perdure.RequestID("r"))
 	if err != nil || xs[0].Ref.Key != "r" || xs[2].Ref.Key != "r-2" {
 		t.Errorf("%v, %v", xs, err)
+	}
+}
+
+// The error of SubmitMany says which limit ended the call, as the error of Submit does.
+func TestSubmitManyAfterItsContextEnded(t *testing.T) {
+	t.Parallel()
+	mail := perdure.NewActivity("mail", func(context.Context, int) (int, error) { return 0, nil }, perdure.OnQueue("mails"))
+	app, err := embedded.Open(t.Context(), "memory:", mail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+
+	for want, ctx := range map[error]context.Context{perdure.ErrCanceled: canceled, perdure.ErrTimeout: expired} {
+		c := app.With(ctx)
+		if _, err := mail.Submit(c, 1); !errors.Is(err, want) {
+			t.Errorf("Submit: %v, want %v", err, want)
+		}
+		if _, err := mail.SubmitMany(c, []int{1, 2}); !errors.Is(err, want) {
+			t.Errorf("SubmitMany: %v, want %v", err, want)
+		}
 	}
 }
 

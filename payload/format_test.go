@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/big"
 	"net/netip"
 	"reflect"
@@ -117,6 +118,80 @@ func TestFormatsIgnoreUnknownFields(t *testing.T) {
 		if bytes.Contains(data, []byte("Hidden")) || bytes.Contains(data, []byte("Number\"")) {
 			t.Errorf("%s: tags are not heeded: %q", f.Name(), data)
 		}
+	}
+}
+
+// Times in the keys of maps are read back in UTC too, so that a replay in another zone finds the
+// same entries.
+func TestMsgpackReadsKeysInUTC(t *testing.T) {
+	t.Parallel()
+	type at struct{ At time.Time }
+	type keys struct {
+		Plain   map[time.Time]string
+		Structs map[at]time.Time
+		Arrays  map[[2]time.Time]int
+		Any     map[any]bool
+		Inner   []map[string]map[time.Time]int
+		Floats  map[float64]time.Time
+	}
+
+	berlin := time.FixedZone("CET", 3600)
+	one, two := time.Date(2026, 11, 15, 1, 2, 3, 4, berlin), time.Date(2026, 11, 16, 1, 2, 3, 4, time.Local)
+	data, err := payload.Msgpack.Marshal(keys{
+		Plain:   map[time.Time]string{one: "one", two: "two"},
+		Structs: map[at]time.Time{{one}: one, {two}: two},
+		Arrays:  map[[2]time.Time]int{{one, two}: 12},
+		Any:     map[any]bool{one: true, "two": true},
+		Inner:   []map[string]map[time.Time]int{{"in": {one: 1}}},
+		Floats:  map[float64]time.Time{1.5: one, math.NaN(): two},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var got keys
+	if err := payload.Msgpack.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	not := got.Floats[1.5]
+	if len(got.Floats) != 2 || not.Location() != time.UTC {
+		t.Errorf("floats: %v", got.Floats)
+	}
+
+	one, two = one.UTC(), two.UTC()
+	got.Floats = nil // NaN is not equal to itself
+	want := keys{
+		Plain:   map[time.Time]string{one: "one", two: "two"},
+		Structs: map[at]time.Time{{one}: one, {two}: two},
+		Arrays:  map[[2]time.Time]int{{one, two}: 12},
+		Any:     map[any]bool{one: true, "two": true},
+		Inner:   []map[string]map[time.Time]int{{"in": {one: 1}}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// stamp encodes itself with its zone, because it has the methods of time.Time.
+type stamp struct{ time.Time }
+
+// Two keys that are the same instant in different zones would become one entry. Msgpack refuses
+// them, so no entry is lost.
+func TestMsgpackRefusesKeysOfOneInstant(t *testing.T) {
+	t.Parallel()
+	utc := time.Date(2026, 11, 15, 1, 2, 3, 0, time.UTC)
+	berlin := utc.In(time.FixedZone("CET", 3600))
+	if data, err := payload.Msgpack.Marshal(map[time.Time]int{utc: 1, berlin: 2}); err == nil || !strings.Contains(err.Error(), "two keys") {
+		t.Errorf("written as %x, %v", data, err)
+	}
+
+	data, err := payload.Msgpack.Marshal(map[stamp]int{{utc}: 1, {berlin}: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[stamp]int
+	if err := payload.Msgpack.Unmarshal(data, &got); err == nil || !strings.Contains(err.Error(), "two keys") {
+		t.Errorf("read as %v, %v", got, err)
 	}
 }
 

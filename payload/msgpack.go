@@ -47,54 +47,87 @@ func (msgpackFormat) Unmarshal(data []byte, v any) error {
 	if r.Len() > 0 {
 		return fmt.Errorf("%d bytes follow the value", r.Len())
 	}
-	inUTC(reflect.ValueOf(v))
-	return nil
+	return inUTC(reflect.ValueOf(v))
 }
 
-// inUTC converts all times in v to UTC. The decoder uses the zone of the machine, and code that is
-// replayed on another machine must see the same values.
-func inUTC(v reflect.Value) {
+// inUTC converts all times in v to UTC, in the keys of maps too. The decoder uses the zone of the
+// machine, and code that is replayed on another machine must see the same values.
+func inUTC(v reflect.Value) error {
 	// Skip a value that cannot hold a time, and an unexported field.
 	if !v.IsValid() || !timeHolders.may(v.Type()) || !v.CanInterface() && v.Kind() != reflect.Struct {
-		return
+		return nil
 	}
 
 	switch v.Kind() {
 	case reflect.Pointer:
-		inUTC(v.Elem())
+		return inUTC(v.Elem())
 	case reflect.Interface:
 		if t, ok := reflect.TypeAssert[time.Time](v); ok && v.CanSet() {
 			v.Set(reflect.ValueOf(t.UTC()))
-			return
+			return nil
 		}
-		inUTC(v.Elem())
+		return inUTC(v.Elem())
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
-			inUTC(v.Index(i))
+			if err := inUTC(v.Index(i)); err != nil {
+				return err
+			}
 		}
 	case reflect.Map:
-		for _, k := range v.MapKeys() {
-			e := reflect.New(v.Type().Elem()).Elem() // values in a map cannot be set
-			e.Set(v.MapIndex(k))
-			inUTC(e)
-			v.SetMapIndex(k, e)
-		}
+		return entriesInUTC(v)
 	case reflect.Struct:
 		if v.Type() == timeType {
 			if v.CanSet() {
 				v.Set(reflect.ValueOf(v.Interface().(time.Time).UTC()))
 			}
-			return
+			return nil
 		}
 		for _, f := range v.Fields() {
-			inUTC(f)
+			if err := inUTC(f); err != nil {
+				return err
+			}
 		}
 	default:
 	}
+
+	return nil
+}
+
+// entriesInUTC converts the times in the keys and values of a map. A time that encodes itself with
+// its zone may make two keys equal. entriesInUTC refuses such a map, because it would lose one of
+// the two entries, and not always the same one.
+func entriesInUTC(m reflect.Value) error {
+	if m.Len() == 0 {
+		return nil
+	}
+
+	// Entries of a map cannot be set, so convert copies.
+	t := m.Type()
+	converted := reflect.MakeMapWithSize(t, m.Len())
+	for it := m.MapRange(); it.Next(); {
+		k, e := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
+		k.SetIterKey(it)
+		e.SetIterValue(it)
+		if err := errors.Join(inUTC(k), inUTC(e)); err != nil {
+			return err
+		}
+		converted.SetMapIndex(k, e)
+	}
+	if converted.Len() < m.Len() {
+		return fmt.Errorf("two keys of a map (%s) are the same in UTC", t)
+	}
+
+	// Keep the map itself, because v may be a copy that cannot be set.
+	m.Clear()
+	for it := converted.MapRange(); it.Next(); {
+		m.SetMapIndex(it.Key(), it.Value())
+	}
+	return nil
 }
 
 // sortMaps orders the entries of all maps by key, because the encoder writes the entries in the
-// random order of iteration.
+// random order of iteration. It refuses a map with two keys that have the same bytes, such as the
+// same instant in two zones, because the decoder would drop one of them.
 func sortMaps(data []byte) ([]byte, error) {
 	dec := msgpack.NewDecoder(bytes.NewReader(data))
 	code, err := dec.PeekCode()
@@ -120,6 +153,11 @@ func sortMaps(data []byte) ([]byte, error) {
 			}
 		}
 		slices.SortFunc(entries, func(a, b [2][]byte) int { return bytes.Compare(a[0], b[0]) })
+		for i := range entries {
+			if i > 0 && bytes.Equal(entries[i-1][0], entries[i][0]) {
+				return nil, fmt.Errorf("two keys of a map have the same bytes %x: they may be the same time in different zones", entries[i][0])
+			}
+		}
 		if err := enc.EncodeMapLen(n); err != nil {
 			return nil, err
 		}
@@ -201,7 +239,9 @@ func (h *holders) search(t reflect.Type, seen []reflect.Type) bool {
 	seen = append(seen, t)
 
 	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+	case reflect.Map:
+		return h.search(t.Key(), seen) || h.search(t.Elem(), seen)
+	case reflect.Pointer, reflect.Slice, reflect.Array:
 		return h.search(t.Elem(), seen)
 	case reflect.Struct:
 		for f := range t.Fields() {

@@ -335,7 +335,7 @@ func (e *Engine) Serving() error {
 	return nil
 }
 
-// Node returns the id of the current incarnation, or zero if there is none.
+// Node returns the id of this node, or zero while it has no lease.
 func (e *Engine) Node() model.NodeID {
 	if inc := e.current(); inc != nil {
 		return inc.self.ID

@@ -77,14 +77,6 @@ func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 	return inc.self.ID, e.servedByWorkers(), true
 }
 
-// NodeID returns the id of this node, or zero while it is not registered.
-func (e *Engine) NodeID() model.NodeID {
-	if inc := e.current(); inc != nil {
-		return inc.self.ID
-	}
-	return model.NodeID{}
-}
-
 // View returns the nodes and the owners of the shards from memory. ok is false if only the store
 // knows them, because other processes can open the store, or because this node is not sure of its
 // lease or of a shard.

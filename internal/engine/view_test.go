@@ -36,7 +36,7 @@ func TestView(t *testing.T) {
 	if !ok {
 		t.Fatal("the node does not know the view")
 	}
-	if view.Members[0].Expires < view.Now || view.Members[0].ID != e.NodeID() || len(view.Members[0].Serves) != 1 || view.Members[0].Serves[0].Workflow != "wf" {
+	if view.Members[0].Expires < view.Now || view.Members[0].ID != e.Node() || len(view.Members[0].Serves) != 1 || view.Members[0].Serves[0].Workflow != "wf" {
 		t.Errorf("the view is %+v", view)
 	}
 
@@ -58,7 +58,7 @@ func TestView(t *testing.T) {
 
 	shared, stopShared := open(t, openStore{memory.New(memory.Options{})})
 	defer stopShared()
-	if _, ok := shared.View(); ok || shared.NodeID() == (model.NodeID{}) {
+	if _, ok := shared.View(); ok || shared.Node() == (model.NodeID{}) {
 		t.Error("a node of a shared store does not ask the store who owns what")
 	}
 }

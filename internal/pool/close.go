@@ -33,9 +33,12 @@ func (p *Pool) Close(ctx context.Context) error {
 
 	// Handlers that ignore their context still run. Give their claims back anyway. Another worker
 	// continues the tasks, and the engine ignores the results of these handlers.
-	var left []string
+	var (
+		left     []string
+		returned int
+	)
 	if !ended {
-		left = p.abandon()
+		left, returned = p.abandon()
 	}
 	p.mu.Lock()
 	session := p.session
@@ -52,7 +55,7 @@ func (p *Pool) Close(ctx context.Context) error {
 	p.end()
 	p.helpers.Wait()
 	if len(left) > 0 {
-		return fault.New(fault.Timeout, "%d tasks ignore the end of their context; their claims were given back, but their code still runs: %s", len(left), strings.Join(left, ", "))
+		return fault.New(fault.Timeout, "%d tasks ignore the end of their context, and their code still runs: %s; the pool gave %d of their claims back", len(left), strings.Join(left, ", "), returned)
 	}
 
 	return err
@@ -99,8 +102,9 @@ func (p *Pool) interrupt() {
 }
 
 // abandon gives back the claims of tasks that ignore the end of their context, and no longer counts
-// these tasks as busy. It returns the names of their activities.
-func (p *Pool) abandon() (left []string) {
+// these tasks as busy. It returns the names of their activities, and how many claims it has given
+// back. A lost claim cannot be given back, although its task may still run.
+func (p *Pool) abandon() (left []string, returned int) {
 	p.mu.Lock()
 	var back []model.TaskReport
 	for t := range p.busy {
@@ -123,11 +127,13 @@ func (p *Pool) abandon() (left []string) {
 	ctx, cancel := context.WithTimeout(p.ctx, leaveTimeout)
 	defer cancel()
 	for i := range back {
-		p.hand(ctx, back[i])
+		if p.hand(ctx, back[i]) {
+			returned++
+		}
 	}
 	slices.Sort(left)
 
-	return left
+	return left, returned
 }
 
 // end stops the timers and helper goroutines of the pool.

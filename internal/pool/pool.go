@@ -307,16 +307,19 @@ func (p *Pool) rest() {
 	}
 }
 
-// hand delivers a report. It waits for the session first.
-func (p *Pool) hand(ctx context.Context, r model.TaskReport) {
+// hand delivers a report. It waits for the session first. It returns whether the session has taken
+// the report.
+func (p *Pool) hand(ctx context.Context, r model.TaskReport) bool {
 	select {
 	case <-p.joined:
 	case <-ctx.Done():
-		return
+		return false
 	}
-	if err := p.session.Report(ctx, r); err != nil {
+	err := p.session.Report(ctx, r)
+	if err != nil {
 		p.log.Debug("the report of a task is refused", "task", r.Ref.String(), "error", err)
 	}
+	return err == nil
 }
 
 // handAll delivers reports of claims whose handlers never started.
@@ -395,10 +398,10 @@ func (p *Pool) warnOverstay(t *Task) {
 	}
 }
 
-// Settle receives the outcome of a report.
+// Settle receives the outcome of a report. It logs why the engine ignores a report.
 func (p *Pool) Settle(claim model.ClaimRef, err error) {
 	if err != nil {
-		p.log.Info("the outcome of a task came too late", "task", claim.String(), "error", err)
+		p.log.Info("the engine ignores the outcome of a task", "task", claim.String(), "error", err)
 	}
 }
 

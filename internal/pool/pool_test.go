@@ -1,9 +1,11 @@
 package pool_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
@@ -450,6 +453,40 @@ func TestDrain(t *testing.T) {
 			t.Errorf("what ran: %+v", got)
 		}
 	})
+}
+
+// The error of Close counts the claims that the pool gave back. A lost claim is not one of them,
+// although its handler still runs.
+func TestCloseGivesNoLostClaimBack(t *testing.T) {
+	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
+		lost, held := e.claim("deaf", model.TaskSpec{}), e.claim("deaf", model.TaskSpec{})
+		e.take(lost)
+		err := e.close(time.Minute)
+		if want := "2 tasks ignore the end of their context, and their code still runs: deaf, deaf; the pool gave 1 of their claims back"; err == nil || err.Error() != want {
+			t.Errorf("close: %v, want %s", err, want)
+		}
+		if r := e.reportOf(lost); r != nil {
+			t.Errorf("the lost claim is reported: %+v", r)
+		}
+		e.finish(lost, succeed)
+		e.finish(held, succeed)
+	})
+}
+
+// The pool logs why the engine ignores an outcome. It logs nothing if the engine has stored the
+// outcome.
+func TestIgnoredOutcomeIsLoggedWithItsReason(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	p := pool.New(pool.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	p.Settle(ref(1), nil)
+	if log.Len() != 0 {
+		t.Errorf("a stored outcome is logged: %s", &log)
+	}
+	p.Settle(ref(2), fault.New(fault.Exhausted, "the output is too large"))
+	if got := log.String(); !strings.Contains(got, "the engine ignores the outcome of a task") || !strings.Contains(got, "the output is too large") || strings.Contains(got, "too late") {
+		t.Errorf("log: %s", got)
+	}
 }
 
 // TestDrainGivesBack lets the time of a drain run out. The pool gives the claims back without using

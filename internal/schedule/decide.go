@@ -16,7 +16,8 @@ const (
 	maxBurst  = 100    // ticks that begin at one moment
 	maxOpen   = 100    // executions whose end the schedule waits for
 	maxRecent = 10     // fires that are remembered
-	maxScan   = 10_000 // ticks that a decision examines to count missed ticks
+	maxScan   = 10_000 // ticks that a decision examines at a time
+	maxMissed = 10_000 // missed ticks that one decision counts; at most maxScan
 )
 
 // Kinds of fires.
@@ -48,8 +49,8 @@ type Counts struct {
 	Backfilled int64 `json:"backfilled"` // of Fired, by a backfill
 	Skipped    int64 `json:"skipped"`    // ticks that were skipped because another execution was open
 	// Missed ticks: no process served the schedule within the catch-up window, the schedule was
-	// paused, or more than maxBurst ticks were due at the same moment. At most 10,000 are counted
-	// at a time.
+	// paused, or more than maxBurst (with Allow) or maxScan ticks were due at the same moment. The
+	// number is exact, except that a decision counts maxMissed if it finds more.
 	Missed int64 `json:"missed"`
 	Failed int64 `json:"failed"` // executions that failed while the schedule waited for their end
 }
@@ -179,6 +180,7 @@ type decider struct {
 	now     time.Time
 	spec    *Spec
 	cadence cadence.Cadence
+	missed  int // ticks that this decision has counted as missed
 }
 
 // load parses the cadence of the definition.
@@ -252,7 +254,7 @@ func (d *decider) decideDue() {
 	after := s.Decided
 	cutoff := d.now.Add(-time.Duration(d.spec.CatchUp) - time.Duration(d.spec.Jitter))
 	if after.Before(cutoff) {
-		s.Counts.Missed += d.count(after, cutoff)
+		d.missAll(after, cutoff)
 		after = cutoff
 	}
 	due, decided := d.dueTicks(after)
@@ -260,21 +262,44 @@ func (d *decider) decideDue() {
 	d.fire(due)
 }
 
-// count counts ticks, up to a bound.
-func (d *decider) count(after, upTo time.Time) int64 {
-	all, _ := d.between(after, upTo, maxScan)
-	return int64(len(all))
+// miss counts missed ticks. It counts at most maxMissed in one decision.
+func (d *decider) miss(n int) {
+	n = min(n, maxMissed-d.missed)
+	d.missed += n
+	d.Status.Counts.Missed += int64(n)
+}
+
+// missAll counts all ticks in a time as missed.
+func (d *decider) missAll(after, upTo time.Time) {
+	all, _ := d.between(after, upTo, maxMissed)
+	d.miss(len(all))
+}
+
+// newest returns the ticks after a point in time and up to now. If there are more than maxScan, it
+// counts the older ones as missed, and returns only newer ones.
+func (d *decider) newest(after time.Time) []time.Time {
+	all, more := d.between(after, d.now, maxScan)
+	for more {
+		// Leave out the older half of the time, until the rest is small enough. Its ticks are in
+		// all, or are more than maxMissed.
+		middle := after.Add(d.now.Sub(after) / 2)
+		older, _ := slices.BinarySearchFunc(all, middle, func(t, middle time.Time) int {
+			if t.After(middle) {
+				return 1
+			}
+			return -1
+		})
+		d.miss(older)
+		after = middle
+		all, more = d.between(after, d.now, maxScan)
+	}
+	return all
 }
 
 // dueTicks returns the ticks whose time has come. decided is the time up to which this call decides
-// about ticks. If far too many ticks are due, dueTicks looks only at the newer ones.
+// about ticks.
 func (d *decider) dueTicks(after time.Time) (due []time.Time, decided time.Time) {
-	all, more := d.between(after, d.now, maxScan)
-	for more {
-		d.Status.Counts.Missed += int64(len(all))
-		after = after.Add(d.now.Sub(after) / 2)
-		all, more = d.between(after, d.now, maxScan)
-	}
+	all := d.newest(after)
 	decided = d.now
 	for i, t := range all {
 		if t.Add(d.jitter(t)).After(d.now) { // later calls return the later ticks
@@ -293,7 +318,7 @@ func (d *decider) fire(due []time.Time) {
 	switch d.spec.Overlap {
 	case Allow:
 		room = min(room, maxBurst)
-		s.Counts.Missed += int64(len(due) - room)
+		d.miss(len(due) - room)
 	case Cancel:
 		room = min(room, 1)
 		s.Counts.Skipped += int64(len(due) - room)
@@ -523,10 +548,9 @@ func (d *decider) retarget() {
 func (d *decider) settle() {
 	s := &d.Status
 	if s.Paused {
-		s.Counts.Missed += d.count(s.Decided, d.now)
+		d.missAll(s.Decided, d.now)
 	} else {
-		due, _ := d.between(s.Decided, d.now, maxScan)
-		d.fire(due)
+		d.fire(d.newest(s.Decided))
 	}
 	s.Decided = later(s.Decided, d.now)
 }

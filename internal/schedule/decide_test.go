@@ -212,7 +212,7 @@ func TestCatchUp(t *testing.T) {
 			if len(d.Start) != want || !d.Start[len(d.Start)-1].Tick.After(w.now.Add(-2*time.Second)) {
 				t.Errorf("%s: %d begin, the last one for %s", o, len(d.Start), d.Start[len(d.Start)-1].Tick)
 			}
-			if c := w.status.Counts; c.Missed < maxScan {
+			if c := w.status.Counts; c.Missed != maxMissed {
 				t.Errorf("%s: %+v", o, c)
 			}
 			if !w.status.Decided.Equal(w.now) || !w.status.Wake.Equal(w.now.Add(time.Second)) {
@@ -220,6 +220,32 @@ func TestCatchUp(t *testing.T) {
 			}
 		}
 	})
+
+	// Up to the bound, each tick counts once. Beyond the bound, the count is the bound.
+	for n, missed := range map[int]int64{
+		100: 0, 101: 1, 9_000: 8_900, 10_000: 9_900, 10_050: 9_950, 10_101: maxMissed, 15_000: maxMissed, 86_000: maxMissed, 200_000: maxMissed,
+	} {
+		t.Run(fmt.Sprintf("%d ticks are due", n), func(t *testing.T) {
+			t.Parallel()
+			for _, o := range []Overlap{Skip, Queue, Allow, Cancel} {
+				s := hourly(o)
+				s.Every, s.CatchUp = Duration(time.Second), Duration(24*time.Hour)
+				w := newWorld(t, s)
+				w.now = zero.Add(time.Duration(n) * time.Second)
+				w.decide()
+				c, waits := w.status.Counts, int64(0)
+				if w.status.Waiting != nil {
+					waits++
+				}
+				if got := c.Fired + c.Skipped + c.Missed + waits; got > int64(n) || n <= maxScan && got != int64(n) {
+					t.Errorf("%s: %+v make %d", o, c, got)
+				}
+				if o == Allow && c.Missed != missed {
+					t.Errorf("%s: %d missed, want %d", o, c.Missed, missed)
+				}
+			}
+		})
+	}
 
 	t.Run("the clock does not go back", func(t *testing.T) {
 		t.Parallel()

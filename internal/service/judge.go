@@ -83,7 +83,7 @@ func (s *Service) view(ctx context.Context) (store.View, error) {
 func (j *judge) ask(ctx context.Context, all []model.Address) {
 	own := model.NodeID{}
 	if e := j.service.engine; e != nil {
-		own = e.NodeID()
+		own = e.Node()
 		maps.Copy(j.told, e.ExplainAll(ctx, all))
 	}
 

@@ -85,7 +85,7 @@ func (j *judge) collectSeries(ctx context.Context, q series.Question) map[model.
 	}
 	own := model.NodeID{}
 	if s.engine != nil {
-		if own = s.engine.NodeID(); !own.IsZero() {
+		if own = s.engine.Node(); !own.IsZero() {
 			all[own] = nil // the view may be older than this node
 		}
 	}
