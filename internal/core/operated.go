@@ -74,7 +74,7 @@ func Overreach(m *model.Message) string {
 		return "with the past of a run"
 	case m.DeadTask != nil || m.Report != nil || m.Write != nil:
 		return "with an order about a task"
-	case len(m.Runs) > 0 || m.Force || m.Parent != (model.Link{}):
+	case len(m.Runs) > 0 || m.Force || m.Parent != nil:
 		return "with an order about runs"
 	}
 	for i := range m.With {

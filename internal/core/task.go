@@ -345,7 +345,7 @@ func Expire(x *Execution, due Expiry, now model.Time, lim Limits) Decision {
 	}
 
 	if d.Close != nil {
-		d.Close.Seen, x.Outcome.Seen = -1, -1 // no report ended the run
+		d.Close.Seen = -1 // no report ended the run
 	}
 	return d
 }

@@ -496,8 +496,8 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 	}
 
 	x.releaseSections(d)
-	d.Close, d.Closed = &o, x.Start.Run
 	x.Outcome, x.timers, x.children, x.calls, x.updates = o, nil, nil, nil, nil
+	d.Close, d.Closed = &x.Outcome, x.Start.Run
 	x.dropTasks()
 	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }

@@ -218,7 +218,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 			// After a retry of the put, another copy of the request may still arrive. In that case
 			// the remembered answer keeps the copy from taking effect a second time. The owner does
 			// not remember a refusal, so after a refusal the copy may take effect.
-			if c.reply != nil && asked.Drawn && first && !tried.taken {
+			if asked.Drawn && first && !tried.taken && c.reply != nil {
 				k.acknowledge(*c.reply)
 			}
 			k.eng.fillReceipt(ctx, &asked, c.answer.Err == nil && first && !tried.taken)

@@ -23,10 +23,7 @@ func AppendEvent(dst []byte, e *Event) []byte {
 	m.address(9, &e.Target)
 	m.id(10, e.Run)
 	m.int(11, int64(e.Status))
-	if e.Watcher != nil {
-		m.link(12, e.Watcher)
-	}
-
+	m.link(12, e.Watcher)
 	m.text(13, e.RequestID)
 	m.int(14, int64(e.Policy))
 	m.text(15, e.Position)
@@ -133,7 +130,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.id(46, RunID(v.By))
 	m.data(48, v.Asked)
 	m.bool(60, v.Force)
-	m.link(61, &v.Parent)
+	m.link(61, v.Parent)
 	m.terms(62, v.Terms)
 	m.int(64, int64(v.Lone))
 	m.data(65, v.Exported)
@@ -409,7 +406,7 @@ func (m *appender) address(k byte, a *Address) {
 }
 
 func (m *appender) link(k byte, l *Link) {
-	if *l == (Link{}) {
+	if l == nil || *l == (Link{}) {
 		return
 	}
 	m.key(k)

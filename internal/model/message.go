@@ -147,8 +147,8 @@ type Message struct {
 	// the stored data may have changed.
 	Asked []byte `cbor:"48,keyasint,omitempty"`
 	// Parent is the step that waits for the last of Runs, if the message removes them by force and
-	// the sender knows that step.
-	Parent Link `cbor:"61,keyasint,omitzero"`
+	// the sender knows that step; nil otherwise.
+	Parent *Link `cbor:"61,keyasint,omitempty"`
 	// Terms apply to the execution that a start begins; nil for none.
 	Terms *Terms `cbor:"62,keyasint,omitempty"`
 	// Lone is how many of Deaths come from nodes that were about to make this call and no other

@@ -114,15 +114,15 @@ var requests = []mutant{
 	{
 		name:  "a process acknowledges an answer while a copy of its request may be in flight",
 		file:  "internal/engine/clerk.go",
-		old:   "		if asked.Drawn && first && !tried.taken {\n",
-		new:   "		if asked.Drawn && !tried.taken {\n			_ = first\n",
+		old:   "		if asked.Drawn && first && !tried.taken && c.reply != nil {\n",
+		new:   "		if asked.Drawn && !tried.taken && c.reply != nil {\n			_ = first\n",
 		tests: [][]string{{"./internal/engine", "-run", "TestAcknowledgedAnswersOfOtherOwners$"}},
 	},
 	{
 		name:  "a process acknowledges an answer that an earlier owner may have given",
 		file:  "internal/engine/clerk.go",
-		old:   "		if asked.Drawn && first && !tried.taken {\n",
-		new:   "		if asked.Drawn && first {\n",
+		old:   "		if asked.Drawn && first && !tried.taken && c.reply != nil {\n",
+		new:   "		if asked.Drawn && first && c.reply != nil {\n",
 		tests: [][]string{{"./internal/engine", "-run", "TestAcknowledgedAnswersOfOtherOwners$"}},
 	},
 	{

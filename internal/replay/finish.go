@@ -15,12 +15,29 @@ type cleanup struct {
 	onlyFailure bool
 }
 
+// hooks are functions of the code that do not run in its course, but when the execution is
+// cancelled or ends. Most code has none.
+type hooks struct {
+	cleanup     []cleanup
+	interrupts  []func(Ctx, string) error // to run when the execution is cancelled
+	interrupted []*Future                 // futures of interrupts that have begun
+}
+
+// addedHooks returns the hooks, for a function that is about to be added.
+func (m *machine) addedHooks() *hooks {
+	if m.hooks == nil {
+		m.hooks = new(hooks)
+	}
+	return m.hooks
+}
+
 // Cleanup adds a function that runs when the run ends. The functions run in reverse order of
 // addition. They do not run when the worker unloads the run. If onlyFailure is set, the function
 // runs only when the run fails or is cancelled.
 func (x Ctx) Cleanup(onlyFailure bool, fn func(Ctx) error) {
 	x.must("Defer")
-	x.co.m.cleanup = append(x.co.m.cleanup, cleanup{fn, onlyFailure})
+	h := x.co.m.addedHooks()
+	h.cleanup = append(h.cleanup, cleanup{fn, onlyFailure})
 }
 
 // Block stops the run because the code does not fit the history. It does not return.
@@ -130,7 +147,10 @@ func (m *machine) endRun(out model.Payload, err error) {
 	err = m.runCleanup(err)
 	m.endOthers() // ends coroutines that the clean-up began
 	end := m.closeFor(out, err)
-	end.Begun, end.Retain = m.begun, m.w.cfg.Retain[m.r.start.Address.Type]
+	if m.served != nil {
+		end.Begun = m.served.cutOff
+	}
+	end.Retain = m.w.cfg.Retain[m.r.start.Address.Type]
 	if end.Status == model.Failed {
 		m.mayRepeat(end, err)
 	}
@@ -177,9 +197,10 @@ func (m *machine) unseenPanic() error {
 
 // runCleanup runs the functions of Cleanup. If one returns an error, the run fails.
 func (m *machine) runCleanup(err error) error {
-	for len(m.cleanup) > 0 {
-		last := m.cleanup[len(m.cleanup)-1]
-		m.cleanup = m.cleanup[:len(m.cleanup)-1]
+	for m.hooks != nil && len(m.hooks.cleanup) > 0 {
+		h := m.hooks
+		last := h.cleanup[len(h.cleanup)-1]
+		h.cleanup = h.cleanup[:len(h.cleanup)-1]
 		if last.onlyFailure && (err == nil || continueOf(err) != nil) {
 			continue
 		}
@@ -260,7 +281,7 @@ func (m *machine) endOthers() {
 	m.active.Store(m.root)
 	m.ready = nil
 	m.settleAll()
-	if len(m.cleanup) == 0 {
+	if m.hooks == nil || len(m.hooks.cleanup) == 0 {
 		return // the other coroutines end with the run
 	}
 

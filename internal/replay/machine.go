@@ -26,24 +26,39 @@ type machine struct {
 	coroutines list[*Coroutine] // in order of creation
 	alive      int
 	ready      []*Coroutine
-	readyBuf   []*Coroutine // the array behind ready
+	readyRoom  *[1]*Coroutine // room for the first of them
 	// the coroutine that waits for the commit of what the code ran ahead of; no other coroutine may
 	// run
 	settling  *Coroutine
 	rootScope *Scope
 	panics    []*Future // futures of coroutines that panicked
-	cleanup   []cleanup
+	hooks     *hooks    // nil while the code has none
 
-	fed     int          // events that have been fed
-	seen    atomic.Int64 // a copy of fed, for other goroutines
-	now     atomic.Int64 // time of the last event that was fed
-	sub     int64        // orders futures that are resolved at the same position
-	live    bool         // the end of the history was reached
-	examine bool         // a mismatch is examined: keep source positions
+	fed  int          // events that have been fed
+	seen atomic.Int64 // a copy of fed, for other goroutines
+	now  atomic.Int64 // time of the last event that was fed
+	sub  int64        // orders futures that are resolved at the same position
+
+	// The flags stand together to save memory.
+	live    bool // the end of the history was reached
+	examine bool // a mismatch is examined: keep source positions
+	// for Checks.Twice: the worker throws this machine away, to compare the next machine with it
+	again bool
+	// the commands include a version mark: nothing that depends on the mark may be reported before
+	// the mark
+	marks bool
+	// landed says that the event of outcome has been fed, so the engine no longer uses the memory
+	// of outcome
+	landed     bool
+	untold     bool // code has run since the waits were last reported
+	unsure     bool // an attempt waits at the gate, which does not know the reason yet
+	tell       bool // report the waits, even if they may be short
+	unanswered bool // events have arrived since the last report
+	broken     bool // the code ran ahead of a command that was not applied
+	closed     bool // the end of the run was reported
 
 	// For Checks.Twice.
 	twin   *twin // what the machine before this one had asked for
-	again  bool  // the worker throws this machine away, to compare the next machine with it
 	proven int   // 1 + the number of events after which both executions asked for the same things
 
 	asks        map[string]*ask
@@ -67,12 +82,9 @@ type machine struct {
 	inbox       *Inbox // the inbox of event-driven code
 	promises    map[string]*promise
 	updates     map[string]*updateQueue
-	handling    []*handling // updates whose handlers have begun and not answered, in order
-	begun       []int64     // positions of updates whose handlers were cut off
+	served      *servedUpdates // nil before a handler of an update begins
 	queries     map[string]QueryHandler
 	states      map[string]model.Payload
-	interrupts  []func(Ctx, string) error // to run when the execution is cancelled
-	interrupted []*Future                 // futures of interrupts that have begun
 	children    map[model.Address]*ask
 	sections    []*section // sections that are open
 	dirtyScopes []*Scope
@@ -90,13 +102,7 @@ type machine struct {
 	// strayLabels are labels in the history that the code has not asked for yet.
 	labels      []model.Label
 	strayLabels map[string]bool
-	// the commands include a version mark: nothing that depends on the mark may be reported before
-	// the mark
-	marks bool
-	// landed says that the event of outcome has been fed, so the engine no longer uses the memory
-	// of outcome
-	landed   bool
-	commands []model.Command
+	commands    []model.Command
 	// outcome is the only command of the last turn, if that command is the outcome of a step. When
 	// its event has been fed (see landed), the next turn reuses the memory.
 	outcome  *[1]model.Command
@@ -108,16 +114,10 @@ type machine struct {
 	// outstanding counts events that were reported and have not been fed.
 	outstanding atomic.Int64
 	// skipped counts attempts that were due, but did not begin because the worker is leaving.
-	skipped    atomic.Int64
-	untold     bool // code has run since the waits were last reported
-	unsure     bool // an attempt waits at the gate, which does not know the reason yet
-	tell       bool // report the waits, even if they may be short
-	unanswered bool // events have arrived since the last report
+	skipped atomic.Int64
 
 	doom   *model.Reason // the code does not fit the history, or cannot run
 	misfit int64         // position of the event that doom is about; 0 if it is about no event
-	broken bool          // the code ran ahead of a command that was not applied
-	closed bool          // the end of the run was reported
 }
 
 // newMachine returns a machine whose root coroutine is ready to run.
@@ -136,7 +136,7 @@ func newMachine(r *run) *machine {
 	m.now.Store(int64(r.start.Awake()))
 	m.examine = r.w.cfg.Checks != nil
 	m.labels = r.start.Labels
-	m.rootScope, m.root, m.readyBuf = &parts.scope, &parts.root, parts.ready[:0]
+	m.rootScope, m.root, m.readyRoom = &parts.scope, &parts.root, &parts.ready
 	m.toStart, m.buf = parts.start[:0], parts.buf[:0]
 	m.rootScope.m = m
 	m.root.m, m.root.scope, m.root.signal = m, m.rootScope, make(chan wake, 1)
@@ -151,7 +151,7 @@ func newMachine(r *run) *machine {
 // makeReady puts a coroutine at the end of the ready line.
 func (m *machine) makeReady(c *Coroutine) {
 	if len(m.ready) == 0 {
-		m.ready = m.readyBuf
+		m.ready = m.readyRoom[:0]
 	}
 	m.ready = append(m.ready, c)
 }

@@ -17,11 +17,11 @@ type Scope struct {
 
 	deadline model.Time
 	guessed  bool   // the code had run ahead of the history when the deadline was computed
+	armed    bool   // the worker has asked the engine for the timer
+	dirty    bool   // armed may have to change
 	path     string // path of the coroutine that made it
 	n        int    // how many scopes that coroutine had made before
 	timer    *ask   // the timer of the deadline; created when something first waits in the scope
-	armed    bool   // the worker has asked the engine for the timer
-	dirty    bool   // armed may have to change
 
 	count   int // parked coroutines and pending futures under this scope, at any depth
 	parked  list[*Coroutine]

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -61,6 +62,12 @@ func (m *machine) updateReceived(i int) {
 	m.serveUpdate(q, i)
 }
 
+// servedUpdates are the updates whose handlers have begun.
+type servedUpdates struct {
+	handling []*handling // those that have not answered, in order
+	cutOff   []int64     // positions of those whose handlers were cut off
+}
+
 // serveUpdate serves an update in a coroutine of its own, whose path is the position of the update.
 func (m *machine) serveUpdate(q *updateQueue, i int) {
 	e := m.r.events[i]
@@ -70,7 +77,10 @@ func (m *machine) serveUpdate(q *updateQueue, i int) {
 		m.recordReply(x.co, serving, out, err)
 		return nil, nil
 	})
-	m.handling = append(m.handling, serving)
+	if m.served == nil {
+		m.served = new(servedUpdates)
+	}
+	m.served.handling = append(m.served.handling, serving)
 }
 
 // serve calls a handler and turns a panic into an error.
@@ -86,11 +96,9 @@ func serve(x Ctx, h *UpdateHandler, in model.Payload) (out model.Payload, err er
 // recordReply records the answer to an update.
 func (m *machine) recordReply(c *Coroutine, served *handling, out model.Payload, err error) {
 	received := served.received
-	for i := range m.handling {
-		if m.handling[i] == served {
-			m.handling = append(m.handling[:i:i], m.handling[i+1:]...)
-			break
-		}
+	begun := m.served
+	if i := slices.Index(begun.handling, served); i >= 0 {
+		begun.handling = append(begun.handling[:i:i], begun.handling[i+1:]...)
 	}
 
 	a := m.newAsk(c.path, &identity{kind: askReply, name: received.Name})
@@ -117,8 +125,13 @@ func (x Ctx) WaitUpdates() error {
 		if err := x.enter("WaitUpdates"); err != nil {
 			return err
 		}
-		fs := make([]*Future, 0, len(x.co.m.handling))
-		for _, h := range x.co.m.handling {
+		begun := x.co.m.served
+		if begun == nil {
+			return nil
+		}
+
+		fs := make([]*Future, 0, len(begun.handling))
+		for _, h := range begun.handling {
 			if h.fut.co != x.co { // a handler that calls WaitUpdates does not wait for itself
 				fs = append(fs, h.fut)
 			}
@@ -135,12 +148,16 @@ func (x Ctx) WaitUpdates() error {
 // abandonUpdates gives up on the updates that handlers are serving, because their coroutines end.
 // The engine refuses these updates when the run ends.
 func (m *machine) abandonUpdates() {
-	for _, h := range m.handling {
+	begun := m.served
+	if begun == nil {
+		return
+	}
+	for _, h := range begun.handling {
 		if h.fut.co.started {
-			m.begun = append(m.begun, h.received.Seq)
+			begun.cutOff = append(begun.cutOff, h.received.Seq)
 		}
 	}
-	m.handling = nil
+	begun.handling = nil
 }
 
 // ---- interrupts
@@ -150,7 +167,8 @@ func (m *machine) abandonUpdates() {
 func (x Ctx) OnInterrupt(fn func(Ctx, string) error) {
 	x.must("OnInterrupt")
 	m := x.co.m
-	m.interrupts = append(m.interrupts, fn)
+	h := m.addedHooks()
+	h.interrupts = append(h.interrupts, fn)
 	if m.canceled != nil {
 		m.interrupt(fn)
 	}
@@ -166,30 +184,36 @@ func (m *machine) cancelRequested(why *model.Failure) {
 		why = &model.Failure{Kind: model.FailureCanceled}
 	}
 	m.canceled = why
-	for _, fn := range m.interrupts {
-		m.interrupt(fn)
+	if m.hooks != nil {
+		for _, fn := range m.hooks.interrupts {
+			m.interrupt(fn)
+		}
 	}
 	m.rootScope.end(ErrCanceled)
 }
 
 // interrupt runs a function of OnInterrupt.
 func (m *machine) interrupt(fn func(Ctx, string) error) {
-	path := "i" + itoa(len(m.interrupted)+1)
+	path := "i" + itoa(len(m.hooks.interrupted)+1)
 	f := m.spawn(path, nil, func(x Ctx) (any, error) { return nil, fn(x, m.canceled.Message) })
-	m.interrupted = append(m.interrupted, f)
+	m.hooks.interrupted = append(m.hooks.interrupted, f)
 }
 
 // afterInterrupts waits for the functions of OnInterrupt and returns their errors.
 func (m *machine) afterInterrupts() error {
-	defer func() { m.interrupts = nil }() // a cancel request that arrives now is too late
-	if len(m.interrupted) == 0 {
+	h := m.hooks
+	if h == nil {
+		return nil
+	}
+	defer func() { h.interrupts = nil }() // a cancel request that arrives now is too late
+	if len(h.interrupted) == 0 {
 		return nil
 	}
 	root := Ctx{m.root, m.rootScope}
 
 	var all error
-	for n := 0; n < len(m.interrupted); { // a function may add another one
-		fs := m.interrupted[n:]
+	for n := 0; n < len(h.interrupted); { // a function may add another one
+		fs := h.interrupted[n:]
 		_ = root.Detached().await(waitDone, 0, fs) // a detached scope does not end
 		for _, f := range fs {
 			f.observed = true

@@ -79,7 +79,7 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 	}
 	m := &model.Message{Kind: model.MessageDelete, To: a, ToRun: r.Target.Run, Runs: runs, Force: true, RequestID: r.RequestID}
 	if end.Reason != "" {
-		m.Parent = s.parentOf(ctx, r.Target)
+		m.Parent = s.parentOf(ctx, r.Target).Pointer()
 	}
 	if _, err := s.send(ctx, m); err != nil {
 		return api.DeleteReply{}, err

@@ -189,7 +189,7 @@ func (l *Lane) activate(now model.Time, e *entry, s seat, events []model.Event) 
 	l.runs[e.run()] = e
 	e.ours, e.claimed = e.run(), false
 	delete(l.reunion.holders, model.HeldRun{Address: e.address, Run: e.run()})
-	e.wait.reasons = []model.Reason{{Code: model.WaitTurn}}
+	e.wait.reasons = l.inTurn
 	l.room.weigh(e)
 	l.out.Calls = append(l.out.Calls, Call{
 		Kind: CallActivate, Worker: s.worker, Run: e.run(), Generation: e.hold.gen,

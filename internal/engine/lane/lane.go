@@ -25,6 +25,7 @@ type Lane struct {
 	quarantined quarantined
 	budget      budget
 	room        room
+	inTurn      []model.Reason // why a run waits that a worker is about to run; all entries share it
 
 	// The way to the store: one batch fills, one is in flight.
 	number    int64 // of the last batch that was committed
@@ -76,6 +77,7 @@ func New(cfg Config) *Lane {
 		shards:    map[model.ShardID]*shard{},
 		entries:   map[model.Address]*entry{},
 		runs:      map[model.RunID]*entry{},
+		inTurn:    []model.Reason{{Code: model.WaitTurn}},
 		waiters:   newWaiters(),
 		questions: questions{open: map[uint64]*query{}},
 		jobs:      map[uint64]*job{},

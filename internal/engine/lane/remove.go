@@ -36,7 +36,7 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 
 	gone := model.Outcome{Status: model.Failed, At: now, Failure: &model.Failure{Kind: fault.NotFound.String(), Message: removedByOperator}}
 	d := core.Decision{Deletes: m.Runs}
-	if to := m.Parent; to.ID != "" {
+	if to := m.Parent; to != nil && to.ID != "" {
 		d.Messages = append(d.Messages, model.Message{
 			Kind: model.MessageClosed, To: to.Address, ToRun: to.Run, ID: to.ID, From: model.Link{Address: m.To}, Status: gone.Status, Failure: gone.Failure,
 		})
