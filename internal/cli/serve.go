@@ -76,7 +76,7 @@ func newServe(o *options) *cobra.Command {
 		Long: `Serve a store to clients and workers in other processes and other languages. Programs connect with perdure.Dial.
 
 The server listens on one port for gRPC (protocol perdure.v1) and for HTTP: the REST API at /v1, /livez, /readyz and /metrics. Callers need a key: the
-admin key, from --admin-key-file or $` + adminKeyVariable + `, or a key of perdure key create, or a token of the identity provider that
+admin key, from --admin-key-file or $` + adminKeyVariable + `, a key that perdure key create makes, or a token of the identity provider that
 --jwt-issuer names. Connections from other machines need TLS, unless
 --allow-plaintext says otherwise. Stop the server with an interrupt: it lets running calls finish and workers connect elsewhere.
 
