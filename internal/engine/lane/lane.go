@@ -25,7 +25,7 @@ type Lane struct {
 	quarantined quarantined
 	budget      budget
 	room        room
-	inTurn      []model.Reason // why a run waits that a worker is about to run; all entries share it
+	inTurn      []model.Reason // why a run that was handed out waits; all entries share it
 
 	// The way to the store: one batch fills, one is in flight.
 	number    int64 // of the last batch that was committed
