@@ -111,8 +111,8 @@ func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
 	l.askAgain(e) // after the commit the run is closed, and a caller that asks again learns that
 }
 
-// giveWay handles a reset: it takes the run that the reset ends from its worker, and gives the next
-// run to a worker after the commit.
+// giveWay handles a reset. The worker of the run that the reset ends loses this run after the
+// commit. Then a worker gets the next run.
 func (l *Lane) giveWay(b *building, e *entry, d *core.Decision) {
 	b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: d.Closed, outcome: d.Close})
 	l.letGo(b, e, "reset")

@@ -18,8 +18,7 @@ type Board interface {
 	// Overdue reports whether the board still says that a deadline of a claim has passed.
 	Overdue(claim model.ClaimRef) bool
 	// Hold records that a worker has claimed a task. The parameter worker is the name of the worker
-	// in the history; id is 0 if the worker does not belong to this node. The five parameters are
-	// the row of the claim as the board keeps it.
+	// in the history. id is 0 if the worker is not here.
 	Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string)
 	// Remove removes a task that is neither waiting nor claimed any longer.
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)

@@ -276,7 +276,8 @@ func (n *changer) addDead(kind model.ChangeKind, ref model.TaskRef, spec *model.
 }
 
 // addMark adds a change which says that a run waits or is blocked. When a run stops waiting, an
-// event says why, except when an operator has released the run.
+// event usually says why. There is no event if the start time of the run has come, or if the code
+// of a blocked run continues. In these cases addMark reports progress.
 func (n *changer) addMark(address *model.Address, m *store.MarkRow) {
 	w := written{address: address, run: m.Run}
 	c := w.change("")

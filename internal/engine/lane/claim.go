@@ -231,7 +231,7 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 		return d
 	}
 
-	// A worker of another node is not gone: its report comes as a message.
+	// The worker belongs to another live node, so it is not gone. Its report comes as a message.
 	if in.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
 		// the worker never got the claim
 		if task.Claim == in.claim && l.cfg.Board.IsDropped(task.Worker, ref) {

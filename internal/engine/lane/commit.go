@@ -185,7 +185,8 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	}
 }
 
-// deleteEffects removes the activation of a run that did not start, and the answer to its caller.
+// deleteEffects removes the activation of a run that did not start, the hand-over of its task, and
+// the answer to the caller of the start.
 func deleteEffects(fs []effect, run model.RunID) []effect {
 	kept := fs[:0]
 	for _, f := range fs {

@@ -57,8 +57,9 @@ type Config struct {
 	// MaxHeld bounds the bytes of histories that workers hold. Default 256 MiB, shared by the lanes
 	// of the node. A run without room waits.
 	MaxHeld int
-	// KeepIdle is a size in bytes. Default 2 KiB. While no worker can continue a run, the state of
-	// the run stays in memory only if it is not larger than KeepIdle.
+	// KeepIdle is a size in bytes. Default 2 KiB. While a run or an entity waits for a worker, its
+	// state stays in memory only if it is not larger than KeepIdle, or if the store does not have
+	// all of it.
 	KeepIdle int
 
 	// MaxBacklog bounds the inputs that wait for one address. Default 10,000. The lane refuses
@@ -96,8 +97,8 @@ type Config struct {
 	// TenantRetention replaces Retention for the tenants that it names. Lane.Retain changes it.
 	TenantRetention map[string]time.Duration
 	// RetainEvery is the time between two searches for runs to remove. Default 1 min. Each lane
-	// subtracts a different fraction of this time, at most half of it, so that not all lanes search
-	// at the same time.
+	// subtracts a part of this time, at most half of it, so that not all lanes search at the same
+	// time. The part depends on the node and on the lane.
 	RetainEvery time.Duration
 }
 

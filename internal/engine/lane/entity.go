@@ -198,9 +198,9 @@ func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 	}
 }
 
-// settleEntity gives the lock to the next section in the line if no message and no result does so.
-// That happens when the call in front existed only in memory and is gone. settleEntity also answers
-// calls that no worker may run.
+// settleEntity gives the lock to the next section in the line when no message and no result does
+// so, because the call in front existed only in memory and is gone. settleEntity also answers calls
+// that no worker may run.
 func (l *Lane) settleEntity(now model.Time, e *entry) {
 	if !e.shard.draining && e.actor.entity.NeedsSettle() { // else the next owner settles it
 		l.take(now, e, &settleInput{inputBase{address: &e.address}})

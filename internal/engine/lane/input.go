@@ -38,7 +38,7 @@ type input interface {
 
 // inputBase is the part that all inputs have. Its methods are the defaults of the interface.
 type inputBase struct {
-	address *model.Address // of its message or of its entry, so that inputs stay small
+	address *model.Address // points into the message or the entry, so that inputs stay small
 	run     model.RunID    // the run that the input is about; zero when it is about the address
 	since   model.Time     // when the lane took it
 	held    int            // bytes that budget.used includes for it
@@ -91,7 +91,7 @@ type messageInput struct {
 	// What became of the claim of a report; nil if the lane has not asked the store.
 	fate   *core.Fate
 	drops  *core.Item // the call that the message drops, see manage.go
-	erased *erasure   // of a removal by force: what the lane has read of the entity; nil before
+	erased *erasure   // for a removal by force: the entity as the lane has read it; nil before
 
 	barred      bool // it is a removal by force that the store has refused
 	refusedOnce bool // it is an order for a quarantined address, and has been refused once

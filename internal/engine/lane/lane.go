@@ -36,7 +36,7 @@ type Lane struct {
 	apart     int    // how many of the next proposals of the board get a batch each, see isApart
 	delays    delays // how long messages for quarantined addresses are put off
 	hurried   bool   // the node stops, see Hurry
-	farewells int    // failed attempts since then
+	farewells int    // failed attempts in a row since the node began to stop
 	unstored  Unstored
 	// requests whose remembered answers are not committed yet
 	requests map[store.RequestKey]struct{}

@@ -173,8 +173,8 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	l.loadDue(e)
 
 	in := ld.message
-	// Two reads may look for the same answer. So note how many requests the address had served when
-	// this read began.
+	// Two reads may look for the same answer. So note how many answers the lane had begun to
+	// remember for the address when this read began.
 	in.lookup.checked, in.lookup.served = true, ld.served
 
 	none := r.Reply == nil && r.Err == nil && !in.lookup.seen

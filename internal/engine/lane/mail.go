@@ -18,8 +18,9 @@ func (l *Lane) pair(to, from model.ShardID) *pair {
 	return p
 }
 
-// Messages passes messages for shards of this lane to the lane. The lane ignores messages that it
-// knows, that leave a gap, or that it has no room for. It can read them from the store later.
+// Messages passes messages for shards of this lane to the lane. The lane ignores a message that it
+// knows already, a message behind a gap in its channel, and a message that it has no room for. It
+// reads the last two kinds from the store later.
 func (l *Lane) Messages(rows []store.MessageRow) {
 	for _, row := range rows {
 		if !l.HasShard(row.To) || l.dead != nil {
@@ -197,8 +198,8 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 
 	switch {
 	case m.Kind == model.MessageNothing || m.RequestID == "":
-	// The id belongs to another request, so the answer of that request stays. The sender of this
-	// request gets a refusal.
+	// The refusal must not be stored under the request id: the id belongs to another request, or the
+	// same request may succeed later. The sender finds the refusal under the id of its inbox row.
 	case known && answered.misused || d.Misused || quarantined || !again && !query && isTemporary(d.Answer.Failure):
 		if !m.Keep { // with Keep, no caller waits
 			l.remember(b, e, model.RefusedIDs+from.inbox.String(), useFor(&d.Answer, nil))

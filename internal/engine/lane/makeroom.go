@@ -86,7 +86,7 @@ func (l *Lane) slim(e *entry) {
 	e.reading.bare, e.wait.paused = bare, paused
 }
 
-// perAddress is the share of a lane's room for calls that one entity may take: a quarter.
+// perAddress says which part of a lane's room for calls one entity may take: 1/perAddress.
 const perAddress = 4
 
 // If there is no room for a call, noRoomFor refuses the call. It refuses only calls that would wait

@@ -112,7 +112,8 @@ func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	case o.Status == model.Completed:
 		n.addAttempt(t, Fact{Outcome: Completed, At: o.At})
 	case o.Status == model.Failed:
-		n.addFailure(t, Fact{Failure: o.Failure, At: o.At}, o.Seen < 0) // no report led to it
+		// A negative Seen says that no report led to the failure.
+		n.addFailure(t, Fact{Failure: o.Failure, At: o.At}, o.Seen < 0)
 	default:
 		n.addAttempt(t, Fact{Outcome: Canceled, At: o.At})
 	}

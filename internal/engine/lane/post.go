@@ -108,8 +108,8 @@ func (e *entry) isOutdated(id string, p posting) bool {
 	return t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !e.x.Claimable(t) || e.shard.draining))
 }
 
-// postTask tells the board about a task that it does not know. If the board knows the task,
-// postTask only warns its worker when the task is canceled.
+// postTask tells the board about a task that the board does not know. If the board knows the task,
+// postTask only warns the worker of a canceled task.
 func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 	x := e.x
 	p, ok := e.tasks.posted.get(t.ID)
@@ -189,7 +189,7 @@ func (l *Lane) repost(now model.Time, e *entry, id string) {
 	}
 }
 
-// unpostOne takes a task from the board, and stops the worker that executes it.
+// unpostOne removes a task from the board, and stops the worker that executes it.
 func (l *Lane) unpostOne(now model.Time, e *entry, id string, how queue.Outcome) {
 	p, _ := e.tasks.posted.get(id)
 	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}, how)
@@ -205,7 +205,8 @@ func (l *Lane) stop(e *entry, id string, p posting, canceled bool) {
 	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasks.run, task: &handover{id: id, worker: p.worker, claim: p.claim}, canceled: canceled})
 }
 
-// unpost makes the board forget the tasks of an entry that leaves memory.
+// unpost makes the board forget the tasks of an entry, for example because the entry leaves memory.
+// Workers that execute these tasks continue.
 func (l *Lane) unpost(now model.Time, e *entry) {
 	for _, id := range e.tasks.posted.ids(nil) {
 		l.cfg.Board.Forget(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id})

@@ -37,7 +37,8 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	if l.cfg.Board != nil && !e.isEntity() {
 		l.cfg.Board.Quarantine(now, e.address)
 	}
-	// the lane has dropped the run, and finds the workers of its claims when it reads the run again
+	// The lane has dropped the run, so this hands over no claim and only empties the list. The lane
+	// finds the workers of these claims when it reads the run again.
 	l.handOverAgain(e)
 	e.wait.reasons = []model.Reason{why}
 	if len(e.backlog.inputs) > 0 {

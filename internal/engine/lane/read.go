@@ -20,11 +20,11 @@ const (
 	LoadRunnable          // a page of runnable runs of Shards after After
 	LoadTimers            // a page of timers of Shards after Mark, due until Until
 	LoadMail              // messages for Shards, and inbox rows for Shards and Leaving
-	LoadProgress          // the last progress of earlier attempts of Task of Run
+	LoadProgress          // the last progress of the task Task of Run
 	// runs of Shards past their retention time, see store.LoadExpired: Limit, After, Before and
 	// Until bound the walk
 	LoadExpired
-	LoadDeadTask // the dead task of Task of Run
+	LoadDeadTask // the dead task Task of Run
 	LoadFate     // whether and how Claim has ended
 	LoadWritten  // what Task of Run has written so far, and its states
 	LoadEntity   // the entity Address with its mailbox

@@ -78,8 +78,8 @@ func (l *Lane) finishInput(in input) {
 // answer gives an answer to a caller, if there is one.
 func (l *Lane) answer(a Answer) { l.out.answer(a) }
 
-// reply answers a message. If the caller waited for the end of the run, this ends the wait: the
-// answer tells the caller to ask again.
+// reply answers a message. If the caller waits for the end of a run or for an answer of the code,
+// the wait ends, because the caller gets this answer instead.
 func (l *Lane) reply(to model.Address, awaits bool, a Answer) {
 	if awaits {
 		l.forgetWaiter(to, a.Token)

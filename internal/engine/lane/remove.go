@@ -31,7 +31,7 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 
 	m := in.origin.message
 	current := e.known && e.x != nil && slices.Contains(m.Runs, e.x.Start.Run)
-	// if not whole, the current run may be another one, which continues
+	// If whole is false, another run may be the current one. That run continues.
 	whole := current || m.ToRun.IsZero()
 
 	gone := model.Outcome{Status: model.Failed, At: now, Failure: &model.Failure{Kind: fault.NotFound.String(), Message: removedByOperator}}

@@ -80,8 +80,8 @@ func (l *Lane) send(now model.Time, b *building) {
 	b.batch.Lane, b.batch.Number, b.batch.At = l.cfg.Ref, l.number+1, now
 	b.batch.Bytes, b.batch.Patience = b.bytes, l.recovery.patience
 	for i := range b.batch.Requests {
-		// Without this time, the sweep would remove the answer immediately, and a repetition would
-		// take effect again.
+		// The sweep removes remembered answers that are old. Without this time, it would remove the
+		// answer immediately, and a repetition of the request would take effect again.
 		b.batch.Requests[i].At = now
 	}
 
@@ -137,8 +137,9 @@ func (l *Lane) batchOf(e *entry) *building {
 }
 
 // forgetAcknowledged adds removals to the batch that the lane seals: it removes the remembered
-// answers whose callers have received them. If the store refuses the batch, these answers stay
-// until the sweep, so that they cannot make a second batch fail.
+// answers whose callers have received them. If the store refuses the batch, the lane does not try
+// these removals again, so that they cannot make a second batch fail. The answers stay until the
+// sweep removes them.
 func (l *Lane) forgetAcknowledged(b *building) {
 	a := &l.acked
 	if len(a.keys) == 0 || l.recovery.careful() || b.empty() && !a.tidy {

@@ -11,7 +11,7 @@ import (
 
 const (
 	runnablePage    = 1000
-	maxFreeRefusals = 10 // with the pauses between the attempts, about four seconds
+	maxFreeRefusals = 10 // with the pauses between the attempts, about three seconds
 )
 
 // Acquire tells the lane which shards it owns from now on. The lane starts to serve their runs.

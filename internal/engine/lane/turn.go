@@ -180,7 +180,8 @@ func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	d, ok := core.Release(e.x, t.Seen, t.Waits, l.cfg.Limits)
 	b := l.record(e, in, &d)
 	if !ok && l.mustLeave(e) {
-		// The worker loses the run without the retries that it has not seen, so it repeats no step.
+		// The worker gives up the run, so it repeats no step, not even one whose retry it has not
+		// seen. Without these retries the run is not busy, and can leave.
 		e.hold.retrying = nil
 		l.noteTurn(now, e, t)
 	}

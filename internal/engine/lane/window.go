@@ -75,8 +75,9 @@ func (w *window) bound() model.Time { return max(w.horizon.Due, w.asked) }
 // share returns how many timers a kind may have in memory once the window is half full.
 func (w *window) share() int { return max(1, w.limit/(2*max(1, len(w.lines)))) }
 
-// room reports whether the window takes a timer that the lane has read for a line. It always takes
-// a timer that is due before other timers of the line, because it replaces one of these timers.
+// room reports whether the window takes a timer that the lane has read for a line. If the line has
+// a later timer in memory, room always returns true, because the earlier timer takes the place of
+// the later one.
 func (w *window) room(n *line, place store.TimerMark) bool {
 	return w.timerCount() < w.limit/2 || n.n < w.share() || compareMarks(place, n.last) < 0
 }
