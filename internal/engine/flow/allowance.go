@@ -169,7 +169,7 @@ func (f *Flow) count(ctx context.Context, d *door) (fresh bool, err error) {
 		d.mu.Unlock()
 		return false, nil
 	}
-	d.recount = began.Add(recountRest) // so that other goroutines do not count at the same time
+	d.recount = began.Add(recountRest) // until then, other goroutines do not count again
 	before := d.since
 	d.mu.Unlock()
 

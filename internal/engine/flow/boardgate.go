@@ -95,8 +95,8 @@ func note(it *queue.Item, p *gate.Plan) {
 	}
 }
 
-// A task must not start while a lent worker still executes its previous attempt. stopPause is how
-// long the task waits before it asks again. Tasks with the same needs wait with it.
+// stopPause is how long the board waits before it asks again about a task whose previous attempt a
+// lent worker still executes. Tasks with the same needs wait with it.
 const stopPause = 25 * time.Millisecond
 
 // Take implements queue.Admitter. A task does not start again while a lent worker still executes
@@ -205,11 +205,10 @@ func (k *BoardGate) RecordWorker(ref model.TaskRef, claim int64, id queue.Worker
 	}
 }
 
-// Give implements queue.Admitter. A shared permit normally becomes free when the end of the claim
-// is durable. It becomes free earlier if the run leaves this node or is quarantined after the
-// worker has reported. While the worker still executes the task, because it does not know that the
-// task is over, the permit stays taken. Give does not wait for the end of the claim to become
-// durable in that case: it makes the claim an orphan, which keeps the permit.
+// Give implements queue.Admitter. If nodes share the store, a claim keeps its permits in two cases:
+// its worker still executes the task, or the end of the claim is not durable yet and a permit is
+// shared. In these cases Give makes the claim an orphan, which keeps the permits. But if the run
+// leaves this node or is quarantined after the worker has reported, the permits become free now.
 func (k *BoardGate) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	if k.Book != nil {
 		if _, counted := k.foreign[it.Ref]; counted {

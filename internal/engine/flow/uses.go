@@ -225,8 +225,8 @@ func (f *Flow) question(ctx context.Context) (int64, error) {
 	return f.all[key].Version, nil
 }
 
-// reply answers the last question, or answers again if the outcome of the write is unknown. The
-// caller must hold the turn.
+// reply answers the last question. If the write of the answer fails or its outcome is unknown, the
+// next call of reply answers again. The caller must hold the turn.
 func (f *Flow) reply(ctx context.Context) error {
 	self := f.participant()
 	f.mu.Lock()

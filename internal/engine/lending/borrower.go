@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// KnockPause is the minimum time between two looks for waiting tasks.
+// KnockPause is the minimum time between two rounds of a Borrower.
 const KnockPause = 5 * time.Millisecond
 
 // BorrowerNode is the life of a node that borrows.

@@ -304,10 +304,10 @@ func (d *Debtor) Reply(now time.Time, from model.NodeID, seq uint64) (waits bool
 	return true
 }
 
-// Late answers a poll even if claims are being committed.
+// Late answers a poll even if claims for it are still being committed.
 func (d *Debtor) Late(now time.Time, from model.NodeID, seq uint64) {
 	if n := d.nodes[from]; n != nil && n.answer != nil && n.seq == seq {
 		n.reply(now)
-		n.expected = 0 // the answer no longer waits for claims that are not committed by now
+		n.expected = 0 // the next answers do not wait for these claims
 	}
 }

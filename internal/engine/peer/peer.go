@@ -89,8 +89,8 @@ type Config struct {
 	Log     *slog.Logger
 	Handler Handler
 	// Direct sends a message over a connection to another node, which passes the message to the
-	// method Hear of its Post. Direct returns false if the message has to go through the store. It
-	// may be nil.
+	// method Hear of its Post. Direct returns false if the message has to go through the store.
+	// Direct may be nil.
 	Direct func(*store.PeerMail) bool
 }
 

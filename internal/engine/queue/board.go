@@ -224,7 +224,7 @@ func (b *Board) dropLine(ln *line) {
 	}
 }
 
-// headChanged puts a line at its new place in the order after its first task has changed.
+// headChanged puts a line at its new place in the order, because its first task has changed.
 func (b *Board) headChanged(ln *line) {
 	ln.site.lines.put(ln)
 	for _, lf := range ln.leaves {

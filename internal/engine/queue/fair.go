@@ -65,7 +65,7 @@ type key struct {
 	at     int32
 	leaves int
 	cells  heap[*cell, byBest] // open cells whose best line has this key
-	// shared holds those elements of the field cells that have several lines. When the key is
+	// shared lists the elements of cells (the field above) that have several lines. When the key is
 	// served, the line of another key may become the best line of such a cell.
 	shared []*cell
 }
@@ -227,7 +227,8 @@ func (cl *cell) best() *leaf {
 	}
 }
 
-// refresh lists a cell under the right key, or under none, after a change that may affect this.
+// refresh lists an open cell under the key of its best line, and a closed cell under no key. The
+// board calls it after every change that may affect the listing.
 func (b *Board) refresh(cl *cell) {
 	var want *key
 	if cl.leaves.len() > 0 && !cl.name.group.closed && !cl.name.site.paused {

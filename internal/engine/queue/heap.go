@@ -3,7 +3,7 @@ package queue
 import "slices"
 
 // order says how a heap is sorted and where an element keeps its place in it. Place 1 is the top.
-// Place 0 means that the element is not in the heap, so a new element has the right place.
+// Place 0 means that the element is not in the heap, as is right for a new element.
 type order[T any] interface {
 	before(a, b T) bool
 	place(x T) *int32

@@ -63,8 +63,8 @@ type QueueStats struct {
 	Tenant, Queue             string
 	Waiting, Delayed, Claimed int
 	Oldest                    model.Time // Visible of the task that waits longest; 0 for none
-	// Workers and Slots count the workers that offer the queue. Lent workers are counted on their
-	// own node, not here.
+	// Workers counts the workers that offer the queue, and Slots their slots. Lent workers are not
+	// included: the node that they belong to counts them.
 	Workers, Slots int
 	Paused         bool
 }
