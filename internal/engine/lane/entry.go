@@ -158,7 +158,7 @@ type shard struct {
 	gone     bool       // another lane owns it now
 	// The last owner died; one of the calls that it was running may be the cause.
 	crashed bool
-	// calls that ran alone although no dead owner had marked them, see suspect
+	// calls that run alone although no dead owner has marked them, see loneCalls
 	lone   int
 	listed bool // the lane has listed its runnable runs
 	// the lane has listed its entities with calls

@@ -198,8 +198,9 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 
 	switch {
 	case m.Kind == model.MessageNothing || m.RequestID == "":
-	// The refusal must not be stored under the request id: the id belongs to another request, or the
-	// same request may succeed later. The sender finds the refusal under the id of its inbox row.
+	// The refusal must not be stored under the request id, because the id belongs to another
+	// request, or because the same request may succeed later. The sender finds the refusal under
+	// the id of its inbox row.
 	case known && answered.misused || d.Misused || quarantined || !again && !query && isTemporary(d.Answer.Failure):
 		if !m.Keep { // with Keep, no caller waits
 			l.remember(b, e, model.RefusedIDs+from.inbox.String(), useFor(&d.Answer, nil))
