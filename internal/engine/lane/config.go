@@ -75,7 +75,7 @@ type Config struct {
 	MaxLoads int
 
 	// EraIDs is how many ids of clients the lane serves in an era, see eras. Default 16,384. The
-	// lane keeps eight bytes for each of them until the next era is over.
+	// lane keeps a digest of eight bytes for each of them until the next era is over.
 	EraIDs int
 
 	// TimerWindow bounds the timers in memory. Default 50,000.
