@@ -34,8 +34,8 @@ var DefaultLimits = Limits{Events: 100_000, Bytes: 50 << 20, Signals: 10_000, Un
 type Decision struct {
 	// The commit appends Events to the run that received the input.
 	Events []model.Event
-	// Close is the outcome of the run Closed. That is usually the run that received the input. If
-	// the input imports the past of a run that has already ended, it is the new run in Start.
+	// Close is the outcome of the run Closed. Closed is usually the run that received the input. If
+	// the input imports the past of a run that has already ended, Closed is the new run in Start.
 	Close  *model.Outcome
 	Closed model.RunID
 	// Start begins a new run of the address. Replaces is the run that is no longer the current one.

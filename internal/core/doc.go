@@ -10,8 +10,8 @@
 //
 //	I1  Positions of events are 0, 1, 2, … without a gap; times never decrease.
 //	I2  Nothing is appended to a closed run.
-//	I3  The state depends only on the history and the open timers: Recover computes the same
-//	    state from them as Apply has left behind.
+//	I3  The state depends only on the history and the open timers: Recover computes from them
+//	    the same state that Apply has left behind.
 //	I4  Each timer fires at most once, and never after it was stopped or withdrawn.
 //	I5  A step starts its child once, and the outcome of the child is recorded at most once.
 //	I6  The first settlement of a promise wins; later ones are refused.

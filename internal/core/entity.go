@@ -47,7 +47,7 @@ type Item struct {
 
 	made bool // a worker has it
 	held bool // no worker may get it yet, see Arrival
-	// early is like held, but views and later calls wait too.
+	// early is like held, but it also holds a view, and later calls wait behind the item.
 	early bool
 	lost  bool // no worker may get it again, see Return
 
@@ -241,8 +241,8 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	case m.Section != "" && !n.isHeldBy(sectionOf(m)):
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s no longer holds its lock", m.Name, m.To))
 	case m.Section != "":
-		// The section that holds the lock makes one call at a time. The calls that fill the mailbox
-		// wait for the end of that section, so they must not keep the calls of the section out.
+		// The section that holds the lock makes one call of the entity at a time. The calls that
+		// fill the mailbox wait for the end of that section, so they must not keep its calls out.
 	case n.full(m, a):
 		n.refuseFull(d, m, a)
 	case a.Stalled != "":
@@ -599,7 +599,8 @@ func (n *Entity) HasNext() bool {
 	return false
 }
 
-// HasViews reports whether Views would return a call.
+// HasViews reports whether Views would return a call. Like Views, it makes a call wait for its turn
+// if the call is no longer a view.
 func (n *Entity) HasViews(view func(name string) bool) (found bool) {
 	if n.views == 0 {
 		return false

@@ -36,8 +36,8 @@ type Execution struct {
 	Parked bool
 	// Blocked is the reason why the code cannot continue; nil when it can.
 	Blocked *model.Reason
-	// Paused is the reason why workers must not continue the run; nil when they may. A paused run
-	// stays parked, whatever arrives.
+	// Paused is why the run is paused; nil when it is not paused. No worker may continue a paused
+	// run. It stays parked, whatever arrives.
 	Paused *model.Reason
 	// Pin is the version of the workers that may continue the run; empty for any version.
 	Pin string

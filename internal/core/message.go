@@ -278,8 +278,9 @@ func (x *Execution) watch(d *Decision, now model.Time, who model.Link) {
 	x.append(d, now, model.Event{Kind: model.EventWatched, Watcher: who.Pointer()})
 }
 
-// bounce tells the step that sent a message that the core refuses the message. If a client sent it,
-// the client reads the refusal in the Answer.
+// bounce answers the step that sent a message, if the message leads to no wait for this run. A step
+// that sent a start or a watch gets the outcome o. Other steps get the answer of the decision. If a
+// client sent the message, bounce sends nothing, because the client gets the Answer.
 func (d *Decision) bounce(m *model.Message, o model.Outcome) {
 	switch m.Kind {
 	case model.MessageStart, model.MessageWatch:

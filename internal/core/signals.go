@@ -65,9 +65,9 @@ func (x *Execution) signalsOf(name string) (n int) {
 	return n
 }
 
-// allSignals bounds the signals of all names together: half of the events of a history. When the
-// code continues as new, the history of the next run begins with these signals, and must have room
-// for more events.
+// allSignals bounds the signals of all names together: half of the events of a history, or
+// lim.Signals if that is more. When the code continues as new, the history of the next run begins
+// with these signals, and must have room for more events.
 func (lim Limits) allSignals() int { return max(lim.Signals, int(lim.Events/2)) }
 
 // floodReason returns why the run may not hold further signals; empty when it may. Each name has

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxLost is how many claims in a row may end because their worker disappeared. A task whose code
-// kills its worker must not kill all workers.
+// maxLost is how many claims of a task in a row may end because their worker disappears. The last
+// of them ends the task too, because the code of the task may kill every worker that executes it.
 const maxLost = 3
 
 // maxEnded bounds how many ended claims a run remembers. With these claims, the run gives a

@@ -128,7 +128,7 @@ func (x *Execution) policy(end *model.Close) *model.Retry {
 
 // nextAttempt returns when the next attempt of a failed run begins. It reports false when no
 // attempt follows. That is so if the run has no retry policy, if the error is not worth a retry, if
-// a client has asked the run to stop, or if the execution would time out before the attempt begins.
+// the run has a cancel request, or if the execution would time out before the attempt begins.
 func (x *Execution) nextAttempt(end *model.Close, at model.Time) (begins model.Time, ok bool) {
 	p := x.policy(end)
 	if end.Status != model.Failed || end.Failure == nil || p == nil || x.Canceling != 0 {

@@ -32,7 +32,8 @@ func RetryOf(timer string) (step string, ok bool) {
 	return "", false
 }
 
-// Fire applies a timer that is due. A timer that is no longer open does nothing (I4).
+// Fire applies a timer that is due. It does nothing if the timer is no longer open (I4), or is not
+// due yet.
 func Fire(x *Execution, id string, now model.Time) Decision {
 	var d Decision
 	i := x.timer(id)
@@ -41,7 +42,7 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 	}
 
 	if step, ok := RetryOf(id); ok {
-		// The row stays until the outcome of the next attempt is recorded, so a crash before that
+		// The timer stays until the outcome of the next attempt is recorded, so a crash before that
 		// only repeats the wake-up. A paused run needs no check here: the lane does not hand it to
 		// a worker.
 		if !x.timers[i].rung {
@@ -68,8 +69,8 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 	return d
 }
 
-// Release parks a run at the request of the worker that holds it. It reports false when there is
-// news that the code has not seen.
+// Release parks a run at the request of the worker that holds it. It reports false when the run is
+// closed, or when there is an event that the code has not seen.
 func Release(x *Execution, seen int64, waits []model.Reason, lim Limits) (Decision, bool) {
 	var d Decision
 	if !x.Open() || seen >= x.Next {

@@ -133,7 +133,7 @@ func (l *limits) release() {
 func (l *limits) look() {
 	l.mu.Lock()
 	c, limit := l.current, l.limit
-	// The call has returned. If another call has started, it has set the timer again.
+	// The call has returned. If another call with a limit has started, it has set the timer again.
 	if c == nil || time.Now().Before(l.due) {
 		l.mu.Unlock()
 		return

@@ -30,8 +30,8 @@ const (
 
 // Request says how a history is cut.
 //
-// The cut keeps the events up to a position. The caller may name that position. For a reset, it
-// must. Without a named position, a cut with edits keeps everything up to the edited result.
+// The cut keeps the events up to a position. The caller may name that position; for a reset, the
+// caller must. Without a named position, a cut with edits keeps everything up to the edited result.
 // Without edits, a fork and an import keep everything. A retry keeps everything before the cancel
 // request. If there was no cancel request, it keeps everything before the last step, child or call
 // that failed. If nothing failed, it keeps everything.

@@ -9,7 +9,9 @@
 // position 1. The last line is the outcome, so that a reader notices a truncated file.
 // docs/histories.md describes every field.
 //
-//   - [Read] returns exactly the value that [Write] has written; a property test checks that.
+//   - [Read] returns the value that [Write] has written; a property test checks that. The file has
+//     no place for some fields: Replaced and Earlier of the start, Leaves of the outcome, and Same
+//     and Fences of a task.
 //   - Payloads that are compact JSON are written as JSON, others in base64. Texts that are not
 //     UTF-8 are written in base64 as well.
 //   - A reader refuses fields, kinds and versions that it does not know, because the history would

@@ -123,7 +123,7 @@ func (r TaskRef) Alone() bool {
 	return r.ID == TaskStep && strings.HasPrefix(r.Address.Type, TaskPrefix)
 }
 
-// RequeueAddress returns the address at which a dead task is scheduled for the n-th time. A task
+// RequeueAddress returns the address at which a dead task is requeued for the n-th time. A task
 // that stands alone keeps its key. A step of a workflow gets an address of its own, because the
 // workflow has received the failure and no longer waits. Its key is made of the run and the step.
 func (r TaskRef) RequeueAddress(kind string, n int64) Address {

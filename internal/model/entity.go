@@ -173,7 +173,7 @@ type EntityType struct {
 const MaxMailboxBytes = 256 << 20
 
 // Operations are calls of one entity, handed to a worker. The worker makes them one after the
-// other, each on the state that the call before has left.
+// other. Each call works on the state after the previous call.
 type Operations struct {
 	Entity Address
 	// Generation identifies the hand-over. The worker repeats it in its report.

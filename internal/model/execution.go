@@ -9,7 +9,7 @@ const (
 	Completed  Status = 2
 	Failed     Status = 3
 	Canceled   Status = 4
-	Continued  Status = 5 // ended by continue-as-new; the next run has the same key
+	Continued  Status = 5 // the next run of the key has taken over, see Outcome.Next
 	Terminated Status = 6 // ended by a client or the engine, without asking its code
 
 	// LastStatus is the highest status that this build knows.
@@ -95,8 +95,8 @@ type Start struct {
 	// Origin is the digest of the first run's input; empty in a first run. The owner compares the
 	// input of a repeated start with it.
 	Origin []byte
-	// Labels are the labels by which the run can be found from its start, sorted by name. Its code
-	// may change them; see EventLabeled.
+	// Labels are the labels that the run has from its start on, sorted by name. They are the labels
+	// by which the run can be found. Its code may change them; see EventLabeled.
 	Labels []Label
 	// Carried are events that belong to this run from its start, in order: signals and watchers of
 	// the run before, signals of a signal-with-start, or the whole past of a fork, retry, reset or
@@ -145,7 +145,10 @@ type Outcome struct {
 	Output  Payload
 	Failure *Failure
 	At      Time
-	// Seen is the last event that the code had seen when it returned.
+	// Seen is the last event that the code had seen when it returned. If the code did not end the
+	// run, Seen is the last event of the run. For a reset, it is the last event that the next run
+	// keeps. If a task that stands alone was not terminated, Seen is the claim whose report ended
+	// the run, or -1 if no report ended it.
 	Seen int64
 	// Next is the run that follows if Status is Continued: after continue-as-new, a failed run that
 	// is repeated, or a reset.

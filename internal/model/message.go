@@ -33,7 +33,8 @@ const (
 	MessageGrant MessageKind = 23
 	// section From ends: it gives back the lock of To, or no longer waits for it
 	MessageRelease MessageKind = 24
-	// an operator takes the lock of entity To away from section ID, even if that section still runs
+	// an operator takes the lock of entity To away from its section, even if that section still
+	// runs; if Epoch is set, only the lock with that fencing token
 	MessageUnlock MessageKind = 25
 	// an operator lists the mailbox of entity To, applies operation Name to item ID of it, or edits
 	// the state of the entity
@@ -136,7 +137,8 @@ type Message struct {
 	// Section is the step of From's run that holds the lock of the called entity; empty outside of
 	// sections.
 	Section string `cbor:"41,keyasint,omitempty"`
-	// Epoch is the fencing token of a grant.
+	// Epoch is the fencing token of a grant, or of the lock that an unlock takes away. In an
+	// unlock, 0 means any lock.
 	Epoch int64 `cbor:"44,keyasint,omitempty"`
 	// Deaths is how many processes a call that waits in a mailbox may have killed. By is the node
 	// that has raised the number last. It did so before it made the call itself.
@@ -164,9 +166,9 @@ type Message struct {
 	Linked RunID `cbor:"66,keyasint,omitzero"`
 }
 
-// Order reports whether an operator or a client wants to end or change something with the message.
-// If the execution or entity is quarantined, the owner refuses orders immediately, also if they
-// come from another node.
+// Order reports whether the message is an order: a terminate, a cancel, a delete, an unlock, a
+// request about a mailbox, or a start with a past. If the execution or entity is quarantined, the
+// owner refuses orders immediately, even if they come from another node.
 func (m *Message) Order() bool {
 	switch m.Kind {
 	case MessageTerminate, MessageCancel, MessageDelete, MessageUnlock, MessageMailbox:

@@ -17,7 +17,8 @@ const (
 	// stop timer Event.ID, such as the deadline of a scope, because the code no longer needs it;
 	// the history gets no event
 	CommandStopTimer CommandKind = 4
-	// the code cancelled Event.ID: append EventWithdrawn, stop its timer, cancel its child
+	// the code gave up on Event.ID: append EventWithdrawn, stop its timer, cancel its child,
+	// release its section
 	CommandWithdraw   CommandKind = 5
 	CommandStartChild CommandKind = 6 // append Event (child started) and send the start
 	// append Event (child started, without input) and ask Event.Target for its outcome

@@ -263,7 +263,7 @@ func (c *checker) Release(_ model.RunID, _ uint64, _ int64, waits []model.Reason
 	c.tell(verdict{waits: waits})
 }
 
-// Answer does nothing. The worker never calls it, because the engine sends no query.
+// Answer does nothing. The worker never calls it, because the checker sends no query to the worker.
 //
 //arch:parameters the signature of api.Session
 func (c *checker) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}

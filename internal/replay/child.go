@@ -81,7 +81,7 @@ type Child struct {
 	// Caller is the program counter of user code; 0 to look for it.
 	Caller    uintptr
 	Input     model.Payload
-	Identity  []byte // as Step.Identity
+	Identity  []byte // as StepInput.Identity
 	Seal      Seal
 	Normalize Normalize
 	Policy    model.ParentClosePolicy

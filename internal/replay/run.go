@@ -27,8 +27,8 @@ type run struct {
 	// they are never changed.
 	events []*model.Event
 	room   [4]*model.Event // room for the first of them
-	// by the position of a signal that an operator dropped: the event before which the signal
-	// disappears; see drop.go
+	// drops maps the position of each signal that an operator dropped to the index of the event
+	// before which the signal disappears; see drop.go
 	drops map[int64]int
 
 	mail     atomic.Bool  // there is something in the mailbox
@@ -59,7 +59,7 @@ type run struct {
 	done      []model.Command
 	authors   []*ask
 	told      []model.Reason // the waits that were last reported
-	stuck     int64          // the resume that was reported as stuck
+	stuck     int64          // tick of the resume that was reported as stuck, plus 1
 	since     int64          // tick when the inline body began, plus 1; 0 when that was reported
 
 	// For runs whose owner may restart; see adopt.go.

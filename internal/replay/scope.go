@@ -108,7 +108,9 @@ func (s *Scope) touch() {
 	}
 }
 
-// end ends every wait under the scope, in the order in which the waits began.
+// end ends every wait under the scope. First it wakes the parked coroutines and then it gives up on
+// the pending futures, in the order in which they began to wait. Then it does the same for the
+// scopes inside this scope.
 func (s *Scope) end(err error) {
 	if s.err != nil {
 		return

@@ -37,7 +37,7 @@ type Step struct {
 	// Body does the work; nil if this process does not have the code of the step. Body may run on
 	// any goroutine.
 	Body func(context.Context) (model.Payload, error)
-	// Kept is the value that Body has returned last, if Body keeps it.
+	// Kept is the last value that Body has returned, if Body stores it here.
 	Kept atomic.Pointer[Kept]
 	// Settle stores the failure that ends the step in the database that keeps the outcome of the
 	// step. It returns the outcome that is stored there: this failure, or an earlier outcome.

@@ -2,9 +2,9 @@
 // callers of the service share.
 //
 // A Breaker is a value with methods: no clock, no randomness, no goroutine, no I/O. If several
-// nodes share a breaker, the breaker is a value in the store. Each node decides with a View, which
-// is the breaker as the node last saw it, and applies the messages of the view to the stored
-// breaker by compare-and-set.
+// nodes share a breaker, the breaker is a value in the store. That value owns the state. Each node
+// decides with a View, which is the breaker as the node last saw it, and applies the messages of
+// the view to the owner by compare-and-set.
 //
 //	closed     Calls pass. Enough failures in the window open the breaker.
 //	open       Nothing passes before the reset time-out has passed.

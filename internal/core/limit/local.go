@@ -19,8 +19,11 @@ type Local struct {
 	waiting, pinned int
 	recalled        recalls
 
-	want, wantTokens int64 // what this place wants, as the owner believes, or more than that
-	over             int   // how many holders without a permit the place has, as the owner believes
+	// want, wantTokens and over are this place's copy of what the owner believes: how many permits
+	// and tokens the place wants, and how many holders without a permit it has. The copy can be
+	// wrong; see CorrectBelief.
+	want, wantTokens int64
+	over             int
 	// The next message returns back and backTokens to the owner and reports spent.
 	back       int
 	backTokens int64

@@ -101,7 +101,7 @@ func nextStep(text string) (s step, rest, expected string) {
 	return s, "", "a dot, a [ or the end"
 }
 
-// letter reports whether a name may contain the character.
+// letter reports whether a name may contain the character, or may begin with it if first is set.
 func letter(c byte, first bool) bool {
 	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || !first && '0' <= c && c <= '9'
 }
