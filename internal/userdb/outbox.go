@@ -55,7 +55,7 @@ type Site struct {
 // Find examines the database of a transaction in one round trip. inbox is an SQL expression that is
 // true if the database has the tables of an engine. It may be empty, which means that no engine has
 // tables there. Find also reports which of the schemas has an outbox. The transaction can continue
-// whatever Find returns.
+// unless Find returns an error.
 func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []string) (Site, error) {
 	if d != SQLite {
 		site, err := findPostgres(ctx, exec, inbox, schemas)
