@@ -46,9 +46,9 @@ const (
 	callRoom = 128
 )
 
-// bundler is a connection on which calls with one request and one reply share a stream, as soon as
-// the client makes more than a few of them. Calls that do not fit into bundles, and calls while
-// there is no stream, go alone. Servers of older versions have no bundles.
+// bundler is a connection. As soon as the client makes more than a few calls with one request and
+// one reply, such calls share a stream of the connection. Calls that do not fit into bundles, and
+// calls while there is no stream, go alone. Servers of older versions have no bundles.
 type bundler struct {
 	grpc.ClientConnInterface
 

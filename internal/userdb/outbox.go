@@ -73,8 +73,9 @@ func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []str
 }
 
 // findPostgres runs a statement that encodes the answer in its number of rows, because with pgx,
-// Exec returns nothing else. The number is 1 if there is an inbox, plus 2 for each schema of the
-// list up to and including the first schema with an outbox.
+// Exec returns nothing else. The number is the sum of two parts: 1 if there is an inbox, and 2 for
+// each schema of the list up to and including the first schema with an outbox. The second part is 0
+// if no schema has an outbox.
 func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string) (Site, error) {
 	if inbox == "" {
 		inbox = "false"
