@@ -140,7 +140,7 @@ func (b *backend) order(ctx context.Context, call string, r api.CancelRequest, a
 	return b.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, act(ctx, r) })
 }
 
-// item names the waiting call or signal that an operator has skipped or dropped.
+// item names the call or signal that an operator has skipped, dropped or interrupted.
 type item struct {
 	Do string `json:"do"`
 	ID string `json:"id,omitempty"`
@@ -162,7 +162,7 @@ func (b *backend) Signals(ctx context.Context, r api.SignalsRequest) (c model.Ca
 	return c, err
 }
 
-// Mailbox skips or drops waiting calls.
+// Mailbox skips, drops or interrupts calls.
 func (b *backend) Mailbox(ctx context.Context, r api.MailboxRequest) (c model.Calls, err error) {
 	act := func(ctx context.Context) (any, error) {
 		c, err = b.Backend.Mailbox(ctx, r)

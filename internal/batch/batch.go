@@ -1,11 +1,12 @@
-// Package batch applies one operation to every execution that a query selects.
+// Package batch applies one operation to every execution that a query selects (Run). It also has
+// the stored form of batch jobs (Spec, Input), which package batchjob runs.
 //
-// It lists the executions newest first, page by page. A bounded number of workers apply the
+// Run lists the executions newest first, page by page. A bounded number of workers apply the
 // operation, each to one execution at a time. If the operation fails for one execution, the batch
 // reports the error and continues with the others. The listing only moves to older starts, so a
 // batch does not touch executions that start while it runs. It addresses each execution by the run
-// that was listed, so it does not touch a later run of the same key. A batch stores nothing: after
-// an interruption the caller runs it again.
+// that was listed, so it does not touch a later run of the same key. Run stores nothing: after an
+// interruption the caller calls it again.
 package batch
 
 import (

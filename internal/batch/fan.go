@@ -17,8 +17,8 @@ const pageSize = 200
 // goroutines. It yields the results as they arrive, in any order. list passes each item to hand,
 // and may pass results of its own to tell.
 //
-// If list returns an error, or if ctx ends, fan makes one more result with the function last, from
-// the error of list or the cause of the end of ctx. fan yields this result after all others.
+// If list returns an error, or if ctx ends, fan yields one more result after all others. The
+// function last makes this result from the error of list, or from the cause of the end of ctx.
 //
 // When the caller stops iterating, fan cancels the context that it has passed to list and do. It
 // starts no further calls of do, and waits for the running calls.

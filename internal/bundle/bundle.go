@@ -36,7 +36,7 @@ type Sender[T any] struct {
 	mu      sync.Mutex
 	waiting []item[T]
 	bytes   int
-	send    func([]T) error // nil before Run, and after send has failed
+	send    func([]T) error // nil before and after Run, and after PostAlone has failed to send
 	failed  error           // why send has failed, if PostAlone found out
 	wake    chan struct{}   // has a token when something waits
 	room    chan struct{}   // has a token when less than MaxWaiting waits

@@ -39,7 +39,7 @@ type translation struct {
 }
 
 // translate checks a submission and returns its turn. If the turn does not end the run, its last
-// command is a note with an id of its own, by which the door recognizes the commit.
+// command is a note with an id of its own. By this id the door recognizes the commit.
 func (q *flowQueue) translate(ctx context.Context, r *run, m *pb.SubmitWorkflowCommandsRequest) (model.Turn, error) {
 	if n := len(m.GetCommands()); n > maxCommands {
 		return model.Turn{}, fault.New(fault.Invalid, "a submission has %d commands, may have %d", n, maxCommands)

@@ -69,9 +69,9 @@ type run struct {
 	place   int // the index among the ready runs
 	// last is the position of the last event.
 	last int64
-	// claimed is the value of last when the first worker after the last submission got the run. It
-	// does not change if further workers get the run, because a submission does not name its worker
-	// and may come from the first one.
+	// claimed is the value of last at the first hand-over after the last submission. It does not
+	// change if further workers get the run, because a submission does not name its worker and may
+	// come from the first one.
 	claimed int64
 	owed    bool // a worker has got the run and has not submitted commands yet
 	wasOwed bool // owed before the last hand-over

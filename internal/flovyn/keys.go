@@ -117,7 +117,7 @@ func (k *keyWorker) leave(ctx context.Context) {
 	}
 }
 
-// Operate runs calls of one key.
+// Operate runs calls of one key, or of the record of the organization.
 func (k *keyWorker) Operate(o model.Operations) {
 	k.d.beside(func() {
 		select {

@@ -294,7 +294,8 @@ func (c *call) number(name string, otherwise, most int) (int, error) {
 	return n, nil
 }
 
-// httpStatus is the one table of error kinds and HTTP statuses.
+// httpStatus is the one table of error kinds and HTTP statuses of this protocol. A kind that is not
+// in the table has the status 500.
 var httpStatus = map[fault.Kind]int{
 	fault.NotFound: http.StatusNotFound, fault.AlreadyExists: http.StatusConflict, fault.Invalid: http.StatusBadRequest, fault.Conflict: http.StatusConflict,
 	fault.Denied: http.StatusForbidden, fault.Unauthenticated: http.StatusUnauthorized, fault.Exhausted: http.StatusTooManyRequests,

@@ -35,8 +35,8 @@ type tail struct {
 	reserved int64
 }
 
-// tails remembers tails in two maps. When the map now is full, it becomes the map old, and the
-// tails in the previous map old are forgotten.
+// tails remembers tails in the two maps now and old. When now is full, its tails move to old, and
+// tails forgets the tails that were in old.
 type tails struct {
 	mu       sync.Mutex
 	now, old map[model.Address]*tail
@@ -75,8 +75,8 @@ func (s *tails) grew(t *tail, events int) {
 	}
 }
 
-// count counts further events of a tail in the map now. When there are too many, all other tails
-// become old. The caller holds the lock.
+// count counts further events of a tail in now. When there are too many, all other tails move to
+// old. The caller holds the lock.
 func (s *tails) count(t *tail, events int) {
 	if s.events += events; s.events > maxTailEvents/2 {
 		delete(s.now, t.address)
@@ -85,7 +85,7 @@ func (s *tails) count(t *tail, events int) {
 	}
 }
 
-// turn makes the map now the map old, and drops the tails that were in old. The caller holds the
+// turn moves all tails from now to old, and drops the tails that were in old. The caller holds the
 // lock.
 func (s *tails) turn() { s.now, s.old, s.events = map[model.Address]*tail{}, s.now, 0 }
 

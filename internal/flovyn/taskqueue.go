@@ -191,8 +191,8 @@ func (q *taskQueue) unpark() {
 	}
 }
 
-// reject gives back a claim that no call has taken. It ends a task that is cancelled or that
-// workers cannot execute. The caller holds the lock.
+// reject gives back a claim that no call has taken. If the task is cancelled, or if workers cannot
+// execute it, reject ends the task instead. The caller holds the lock.
 func (q *taskQueue) reject(c *model.Claim) {
 	r := model.TaskReport{Ref: c.Ref, Returned: true}
 	if c.Canceled {

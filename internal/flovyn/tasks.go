@@ -26,7 +26,7 @@ type tasks struct {
 const nonRetryable = "Non-retryable error: "
 
 // SubmitTask creates a task. If the task belongs to a workflow, a later command of the workflow
-// adds its event to the history.
+// adds the event of the task to the history.
 func (s *tasks) SubmitTask(ctx context.Context, m *pb.SubmitTaskRequest) (*pb.SubmitTaskResponse, error) {
 	tenant, err := s.d.tenant(ctx, m.GetOrgId())
 	if err != nil {

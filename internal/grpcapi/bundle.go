@@ -185,7 +185,8 @@ func (s *bundledCalls) run() error {
 }
 
 // shutDown refuses further calls and asks the client to end its side of the stream. It waits until
-// the client has done so. That way the client gets an answer to every call that is on its way.
+// the client has done so, so that the client gets an answer to every call that is on its way. After
+// the last answer, it waits for at most closingTime.
 func (s *bundledCalls) shutDown(received <-chan error) error {
 	s.mu.Lock()
 	s.draining = true

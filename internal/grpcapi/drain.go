@@ -17,8 +17,8 @@ var errDrained = fault.New(fault.Unavailable, "the server has asked the worker t
 
 // drain lets a worker finish what it holds and gives it nothing new. When the worker has finished,
 // drain ends the session, and the worker connects again. After the time limit the engine takes back
-// what the worker still holds. That uses up no attempt of a task, and other workers continue the
-// runs.
+// what the worker still holds. Taking a task back uses up none of its attempts. Other workers
+// continue the runs.
 func (s *session) drain(within time.Duration) {
 	s.mu.Lock()
 	if s.over || s.draining {
@@ -42,7 +42,7 @@ func (s *session) drain(within time.Duration) {
 	}
 	for role := range leaves {
 		if s.left[role] {
-			delete(leaves, role) // the worker leaves by itself
+			delete(leaves, role) // the worker itself has asked to leave
 		}
 		s.left[role] = true
 	}

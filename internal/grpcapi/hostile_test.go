@@ -283,8 +283,8 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// The server refuses a message that is too large before it reads it. It also refuses bytes that are
-// not a message.
+// The server refuses a message that is too large, before it reads the message. It also refuses
+// bytes that are not a message.
 func TestHugeAndBrokenMessages(t *testing.T) {
 	t.Parallel()
 	d := open(t, func(c *grpcapi.Config) { c.MaxMessage = 1 << 16 })

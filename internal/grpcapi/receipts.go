@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// maxReceipts bounds the answers that clients have not confirmed. If there are more, the server
-// drops the oldest from this list; their answers stay in the store until the engine removes them by
-// age.
+// maxReceipts bounds the list of answers that clients may still confirm. When the list is full, the
+// server drops its oldest entry. The answer of a dropped entry stays in the store until the engine
+// removes it by age.
 const maxReceipts = 50_000
 
 // receipts are the answers to requests whose ids the client library has generated (see

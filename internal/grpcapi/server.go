@@ -36,8 +36,8 @@ const (
 	// and histories into several messages.
 	payloadsPerMessage = 8
 	// DefaultMaxReply has room for the largest reply. That is the description of a run that starts
-	// with the past of another one (16 MiB of events), with its input and output and the progress
-	// of its tasks.
+	// with the past of another run: it has 16 MiB of events, the input, the output and the progress
+	// of the tasks.
 	DefaultMaxReply = 64 << 20
 	// DefaultMaxStreams bounds the calls of one connection. A call that waits for an execution is
 	// one of them, so the bound equals the number of requests that may wait for one execution.

@@ -87,9 +87,9 @@ func take(t *rapid.T, in *link.In, got []int, number uint64, items []int) []int 
 	return got
 }
 
-// The other side may be hostile. Out refuses a number of a frame that the other side never got, and
-// a number that is lower than one that the other side has acknowledged. In refuses a frame if the
-// frame before it is missing.
+// The other side may be hostile. Out refuses the number of a frame that it has never sent. On a new
+// stream it also refuses a number that is lower than one that the other side has acknowledged. In
+// refuses a frame if the frame before it is missing.
 func TestImpossibleNumbersAreRefused(t *testing.T) {
 	t.Parallel()
 	var out link.Out[int]

@@ -21,8 +21,8 @@ type Config struct {
 	// AckAfter is how long a received frame may wait for its acknowledgement when there is nothing
 	// else to send. The default is 100 ms.
 	AckAfter time.Duration
-	// Pace limits how often Post sends an item on the goroutine of its caller; nil for never.
-	// Sessions share it whose callers must not be slowed down.
+	// Pace limits how often Post sends an item from the goroutine of its caller; nil for never. A
+	// program gives one Pace to all sessions whose callers must not be slowed down.
 	Pace *Pace
 }
 
@@ -33,8 +33,8 @@ type Pace struct {
 	last  atomic.Int64 // nanoseconds since start
 }
 
-// pace is the least time between two items that callers send themselves, which takes some
-// microseconds.
+// pace is the minimum time between two items that callers send themselves. Sending an item takes
+// some microseconds.
 const pace = 50 * time.Microsecond
 
 // NewPace returns a Pace.
@@ -140,7 +140,7 @@ func (s *Session[I, O]) Send(ctx context.Context, v O, size int) error {
 // isAwaited reports whether the other side probably waits for the item that was added last: it has
 // taken nearly everything, and had little to say itself. The caller holds the lock.
 //
-// To send such an item on a stream of gRPC does not block, even if the other side does not read:
+// Sending such an item on a stream of gRPC does not block, even if the other side does not read:
 // gRPC accepts 64 KiB before it waits for the network, and less is unread. The other side has
 // acknowledged everything except few items. It has also read every frame without items: these have
 // no number, but the other side has acknowledged a later frame.
@@ -155,9 +155,9 @@ const (
 	fewBytes = 16 << 10
 )
 
-// sendNow sends an item that is awaited on the goroutine of the caller. That saves a switch to the
-// goroutine that sends, and often the wake-up of a thread. It returns false if the goroutine that
-// sends has to continue, on this stream or on the next one.
+// sendNow sends an awaited item (see isAwaited) from the goroutine of the caller. That saves a
+// switch to the goroutine that sends, and often the wake-up of a thread. sendNow returns false if
+// the goroutine that sends has to continue, on this stream or on the next one.
 func (s *Session[I, O]) sendNow() bool {
 	if !s.sending.TryLock() {
 		return false
@@ -178,8 +178,8 @@ func (s *Session[I, O]) sendNow() bool {
 	return err == nil && s.out.Sent()
 }
 
-// Post is like Send but never blocks: without room it refuses the item with the kind Exhausted. It
-// sends the item on the goroutine of the caller only at the pace of Config.
+// Post is like Send but never blocks: without room it refuses the item with the kind Exhausted.
+// Post sends the item from the goroutine of the caller only if Config.Pace allows it.
 func (s *Session[I, O]) Post(v O, size int) error {
 	s.mu.Lock()
 	if err := s.refuse(size); err != nil {
@@ -419,7 +419,7 @@ func (s *Session[I, O]) write(ctx context.Context, st Stream[I, O]) error {
 }
 
 // use sets the stream on which callers of Send may send. It waits until they no longer use the
-// stream before.
+// previous stream.
 func (s *Session[I, O]) use(st Stream[I, O]) {
 	s.sending.Lock()
 	defer s.sending.Unlock()

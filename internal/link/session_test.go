@@ -154,7 +154,7 @@ func TestAcknowledgesManyFramesAtOnce(t *testing.T) {
 				_ = s.Run(t.Context(), pipe{in: in, out: out, broken: broken}, 0, func(int) error { return nil })
 			}()
 
-			var arrived []time.Time // of frames without an acknowledgement
+			var arrived []time.Time // times of the frames without an acknowledgement
 			first, acks := s.Received(), 0
 			next, pause := first, time.After(0)
 			for acked := first; acked < first+frames; {
@@ -188,8 +188,8 @@ func TestAcknowledgesManyFramesAtOnce(t *testing.T) {
 func TestAwaitedItemsAreSentAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		post, late bool // with Post; after a frame without items that may be unread
-		items      int  // of the last frame that arrived
+		post, late bool // the item is sent with Post; a frame without items may be unread
+		items      int  // items of the last frame that arrived
 		open       int  // items that the other side has not acknowledged
 		atOnce     bool
 	}{

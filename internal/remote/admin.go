@@ -36,8 +36,8 @@ func (a *Admin) CreateTenant(ctx context.Context, c api.TenantChange) (api.Tenan
 	return askOnce(a.client.CreateTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
 }
 
-// SetTenant changes a tenant. The client may repeat the request, because the second one changes
-// nothing.
+// SetTenant changes a tenant. The client may repeat the request, because the second one sets the
+// same values again.
 func (a *Admin) SetTenant(ctx context.Context, c api.TenantChange) (api.TenantInfo, error) {
 	return ask(a.client.SetTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
 }

@@ -25,7 +25,8 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// Backend is a server that the process is connected to. It belongs to the tenant of its credential.
+// Backend is a connection to a server. Its calls, except the calls of Admin, act in the tenant of
+// the credential.
 type Backend struct {
 	*Work
 

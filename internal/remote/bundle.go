@@ -46,9 +46,9 @@ const (
 	callRoom = 128
 )
 
-// bundler is a connection on which calls with one request and one reply share a stream, as soon as
-// the client makes more than a few of them. Calls that do not fit into bundles, and calls while
-// there is no stream, go alone. Servers of older versions have no bundles.
+// bundler is a connection. As soon as the client makes more than a few calls with one request and
+// one reply, such calls share a stream of the connection. Calls that do not fit into bundles, and
+// calls while there is no stream, go alone. Servers of older versions have no bundles.
 type bundler struct {
 	grpc.ClientConnInterface
 
@@ -235,8 +235,8 @@ type bundleStream struct {
 	used  bool // a call has used it since the last check
 	last  uint64
 	calls map[uint64]*bundledCall // without an answer
-	// answered is the highest id of a call with an answer, and gaveUp the highest id when a call
-	// was given up last.
+	// answered is the highest id of a call with an answer. gaveUp is the id that was the highest of
+	// all calls when the client last gave up a call.
 	answered, gaveUp uint64
 }
 
@@ -325,8 +325,8 @@ func (s *bundleStream) add(c *bundledCall) bool {
 }
 
 // register notes a call, and posts it unless it is alone. A call is alone if it is the only one
-// without an answer, and the server has read everything that was sent before. So to send it does
-// not block.
+// without an answer, and the server has read everything that was sent before. So sending the call
+// does not block.
 func (s *bundleStream) register(c *bundledCall) (added, alone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

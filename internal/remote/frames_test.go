@@ -97,7 +97,7 @@ func (r *relay) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame]
 	}
 
 	ended := make(chan error, 2)
-	cutting := make(chan struct{}) // answers of the server are lost from now on
+	cutting := make(chan struct{}) // closed when the relay starts to lose the answers of the server
 	go func() { ended <- r.there(st, up, cutting) }()
 	go func() { ended <- r.back(st, up, cutting) }()
 	err = <-ended

@@ -111,9 +111,9 @@ func postTo(l *session, item *pb.WorkerItem) {
 	}
 }
 
-// offer joins in a session, once. The caller holds the lock of the work. It cannot fail: if a
-// session has no room for an offer, the session has ended. held is what the worker holds from
-// another session; it may be empty.
+// offer joins in a session, once. The caller holds the lock of the work. offer cannot fail: if a
+// session has no room for an offer, the session has ended. The parameter held names what the worker
+// holds from another session; it may be empty.
 func (m *membership) offer(l *session, held *pb.Join) {
 	if m.on == l || m.gone {
 		return
@@ -167,7 +167,7 @@ func (m *membership) leave(ctx context.Context) error {
 			return nil // the role no longer holds anything
 		case err != nil && !lost:
 			return err
-		case m.patient: // the lost session ends long before the role is offered again
+		case m.patient: // wait until the role is offered again, not only until the session is lost
 			changed = moved
 		}
 
@@ -184,7 +184,7 @@ func (m *membership) leave(ctx context.Context) error {
 	}
 }
 
-// sendLeave says that the role leaves, and how long it waits for the answer.
+// sendLeave tells the server that the role leaves, and how long the worker waits for the answer.
 func (m *membership) sendLeave(ctx context.Context, on *session) error {
 	patience := maxPatience
 	if deadline, ok := ctx.Deadline(); ok {

@@ -24,9 +24,9 @@ const (
 	receiptTime  = 5 * time.Second        // how long one attempt to send them may take
 )
 
-// receipts are the ids of requests whose answers the client has. The client has drawn these ids
-// itself and sent each request once, so no copy of a request can arrive later. With a receipt, the
-// server need not remember the answer any longer.
+// receipts are the ids of requests whose answers the client has, or no longer waits for. The client
+// has drawn these ids itself and sent each request once, so no copy of a request can arrive later.
+// With a receipt, the server need not remember the answer any longer.
 type receipts struct {
 	send func(ctx context.Context, ids []string)
 

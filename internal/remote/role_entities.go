@@ -114,7 +114,8 @@ func (r *entityRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 // keep keeps a hand-over of a lost session. The caller holds the lock.
 func (r *entityRole) keep(h *handOver) { r.left[h.entity] = append(r.left[h.entity], h) }
 
-// forgetResults drops the results that no server has asked for.
+// forgetResults drops the results that no server has asked for. It runs keepLeft after each loss of
+// a session, and also drops the results of later losses.
 func (r *entityRole) forgetResults() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,9 +30,9 @@ type workflowRole struct {
 	loading map[model.RunID]*model.Activation
 	// waiting are attempts that wait for limits and breakers.
 	waiting map[model.TaskRef]*attempt
-	// left are the runs that the server has lost, alone or with the session, and whose running
-	// steps the worker keeps. The worker names them whenever it joins, until it gets them again
-	// with the whole history or until leftFor has passed.
+	// left are the runs that the server has lost, either a single run or all runs of a lost
+	// session. The worker keeps the running steps of these runs. It names these runs whenever it
+	// joins, until it gets them again with the whole history or until leftFor has passed.
 	left map[model.RunID]leftRun
 	// asked are the queries that the worker has not answered.
 	asked map[uint64]*pb.QueryAnswer

@@ -53,7 +53,7 @@ type Work struct {
 	named   string // the server's name of the session; empty before the first stream
 	link    *session
 	tenant  string
-	most    int           // bytes of a frame that the server takes; 0 before the first welcome
+	most    int           // bytes of the largest frame for the server; 0 before the first welcome
 	changed chan struct{} // closed when the link is replaced, or the worker is closed
 	drained bool          // the server has asked the worker to drain
 	servers *servers      // nil if another part of the program owns the connection
@@ -112,7 +112,7 @@ func (w *Work) Close() {
 
 	if left {
 		item := &pb.WorkerItem{Item: &pb.WorkerItem_Goodbye{Goodbye: &pb.Goodbye{}}}
-		_ = l.Post(item, size(item)) // without this message, the server finds out by itself
+		_ = l.Post(item, size(item)) // without it, the server waits for the worker for a while
 		select {
 		case <-w.done: // the server has ended the stream
 		case <-time.After(farewell):

@@ -95,8 +95,8 @@ func (s *Server) Document30() ([]byte, error) {
 	return json.MarshalIndent(document, "", "  ")
 }
 
-// remove31 removes what version 3.0 does not allow: all properties next to a $ref, and what
-// the content of strings is.
+// remove31 removes what version 3.0 does not allow: all properties next to a $ref, and the
+// properties that describe the content of strings.
 func remove31(part any) {
 	switch p := part.(type) {
 	case map[string]any:

@@ -15,7 +15,7 @@ import (
 // problemType is the media type of errors.
 const problemType = "application/problem+json"
 
-// kindStatus is the one table of error kinds and HTTP statuses.
+// kindStatus is the one table of error kinds and HTTP statuses of the REST API.
 var kindStatus = [...]int{
 	fault.Unclassified:    http.StatusInternalServerError,
 	fault.NotFound:        http.StatusNotFound,

@@ -40,7 +40,8 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, header map[string][]string) (authn.Identity, error)
 }
 
-// Config configures a server. The comment of each field says what its zero value means.
+// Config configures a server. Backend serves the requests of tenants, and Admin the requests of
+// operators. Both must be set. The comment of each other field says what its zero value means.
 type Config struct {
 	Backend api.Backend
 	Admin   api.Admin

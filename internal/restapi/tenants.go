@@ -203,8 +203,8 @@ func (h *MatchHeader) version() (*int64, error) {
 	return &n, nil
 }
 
-// unmet turns the conflict error for a wrong version into the HTTP status for a failed
-// precondition.
+// unmet gives a conflict error the HTTP status for a failed precondition, if the request has named
+// a version.
 func unmet(want *int64, err error) error {
 	if want != nil && fault.Is(err, fault.Conflict) {
 		p := problemOf(err)

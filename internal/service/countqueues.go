@@ -222,7 +222,7 @@ func (c *census) noteUnserved(q *api.QueueInfo, kind string) {
 	}
 }
 
-// since notes since when a task waits.
+// since updates the time from which the oldest waiting task of a queue has waited.
 func since(q *api.QueueInfo, at model.Time) {
 	if at != 0 && (q.Oldest == 0 || at < q.Oldest) {
 		q.Oldest = at

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A history has event 0, which is built from the start, then the carried events, the stored events
-// and, if the run is closed, one more event that is built from its outcome. Pages of any size
-// contain each event once, in order.
+// A history begins with event 0, which is built from the start. The carried events and the stored
+// events follow. If the run is closed, one more event follows, which is built from the outcome.
+// Pages of any size contain each event once, in order.
 func TestHistoryPaging(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)

@@ -52,9 +52,9 @@ func (s levelSums) at(of subject, points int64) *api.SeriesOf {
 	return sum
 }
 
-// levelPlace says which level (a number of a queue or a limit) a list of numbers is about, and
-// where the points of the list belong in the reply. The clocks of nodes differ a little. So the
-// last point of the list is later than the last point of the reply by the number of points in
+// levelPlace says which level a list of numbers is about, and where the points of the list belong
+// in the reply. A level is a number of a queue or a limit. The clocks of nodes differ a little. So
+// the last point of the list is later than the last point of the reply by the number of points in
 // ahead.
 type levelPlace struct {
 	kind  series.SubjectKind

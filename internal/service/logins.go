@@ -78,7 +78,8 @@ func (a *Admin) checkLogin(r *api.LoginRequest) error {
 	return v.Err()
 }
 
-// sweepLogins removes the expired sessions of a tenant, and returns how many sessions remain.
+// sweepLogins removes the sessions of a tenant that have expired or cannot be read. It returns how
+// many sessions remain.
 func (a *Admin) sweepLogins(ctx context.Context, tenant string, now model.Time) (open int, err error) {
 	found, err := a.flow().Settings(ctx, func(k store.SettingKey) bool { return k.Kind == authn.LoginSetting && k.Tenant == tenant })
 	if err != nil {

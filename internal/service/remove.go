@@ -111,8 +111,8 @@ func (x *rawExport) write(ctx context.Context) error {
 }
 
 // find returns the runs of the target. Runs name each other, so usually find gets the id of each
-// run. If one of the runs cannot be read, find returns the zero run id instead of the ids, which
-// makes the store look at every run of the shard.
+// run. If one of the runs cannot be read, find returns the zero run id instead of the ids. With the
+// zero id, the store looks at every run of the shard.
 func (x *rawExport) find(ctx context.Context) []model.RunID {
 	t, all := x.target, []model.RunID{{}}
 	if t.Address.IsEntity() || !t.Run.IsZero() {

@@ -15,8 +15,10 @@ const (
 	// A collection of metrics waits no longer than surveyWait. A survey that takes longer has
 	// failed.
 	surveyWait = 2 * time.Second
-	surveyRest = 20     // a survey is followed by a pause this many times as long
-	surveyMost = 20_000 // open executions that are visited, the newest first
+	surveyRest = 20 // a survey is followed by a pause this many times as long
+	// surveyMost is how many open executions a survey visits: tenant by tenant, the newest of each
+	// tenant first.
+	surveyMost = 20_000
 )
 
 // survey counts, for metrics, the executions that continue only after a person changes something.
@@ -27,9 +29,10 @@ type survey struct {
 }
 
 // Observe reports to a meter how many executions are stranded in the shards that this node owns,
-// until the caller calls stop. It judges as Stranded does, so the numbers of all nodes add up to
-// the length of that list. It reports no number while it cannot read the store or the node has no
-// lease, because 0 would mean that nothing is stranded.
+// until the caller calls stop. It judges as Stranded does. So the numbers of all nodes add up to
+// the length of that list, apart from executions without an owner, and executions beyond
+// surveyMost. It reports no number while it cannot read the store or the node has no lease, because
+// 0 would mean that nothing is stranded.
 func (s *Service) Observe(m *telemetry.Meter) (stop func()) {
 	if m == nil || s.engine == nil {
 		return func() {}

@@ -10,10 +10,10 @@ const (
 	SQLite     Dialect = "SQLite"
 )
 
-// dialect has the statements that differ between databases. In the statements, {table} is replaced
-// by the name of the table, {schema.} by its schema and a dot, if it has a schema, and {now} by
-// milliseconds since 1970 by the clock of the database. Parameters are numbered with $ and become
-// ?1 for SQLite.
+// dialect has the statements that differ between databases. The statements have placeholders.
+// {table} stands for the name of the table, {schema.} for its schema and a dot, and {now} for an
+// expression: the time of the database in milliseconds since 1970. Without a schema, {schema.}
+// stands for nothing. Parameters are numbered with $ and become ?1 for SQLite.
 type dialect struct {
 	name    Dialect
 	now     string

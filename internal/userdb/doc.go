@@ -15,8 +15,10 @@
 //	    answer to a commit is lost, the row shows whether the commit succeeded.
 //	U3  If the process of an attempt hangs, the owner of the run may give the attempt up. From
 //	    then on the attempt has no effect: it cannot begin more than a day after it last heard
-//	    from the owner, by the clock of the database, and the server limits the age of its
-//	    transaction.
+//	    from the owner, by the clock of the database. A PostgreSQL server ends its transaction
+//	    when it has been idle for too long (since version 17 also when it is too old). On
+//	    SQLite no other process can write while the transaction is open, so the owner has to
+//	    wait for its end.
 //	U4  An outcome is removed when its run has been closed for a week. By U3 no attempt can
 //	    look for it at that time.
 //	U5  A message is delivered if and only if the transaction that put it commits. It takes

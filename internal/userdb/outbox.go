@@ -55,7 +55,7 @@ type Site struct {
 // Find examines the database of a transaction in one round trip. inbox is an SQL expression that is
 // true if the database has the tables of an engine. It may be empty, which means that no engine has
 // tables there. Find also reports which of the schemas has an outbox. The transaction can continue
-// whatever Find returns.
+// unless Find returns an error.
 func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []string) (Site, error) {
 	if d != SQLite {
 		site, err := findPostgres(ctx, exec, inbox, schemas)
@@ -73,8 +73,9 @@ func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []str
 }
 
 // findPostgres runs a statement that encodes the answer in its number of rows, because with pgx,
-// Exec returns nothing else. The number is 1 if there is an inbox, plus 2 for each schema of the
-// list up to and including the first schema with an outbox.
+// Exec returns nothing else. The number is the sum of two parts: 1 if there is an inbox, and 2 for
+// each schema of the list up to and including the first schema with an outbox. The second part is 0
+// if no schema has an outbox.
 func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string) (Site, error) {
 	if inbox == "" {
 		inbox = "false"

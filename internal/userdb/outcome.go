@@ -38,7 +38,7 @@ type Attempt struct {
 // Bounds of an attempt.
 const (
 	beginWithin = 24 * time.Hour   // after AsOf
-	maxIdle     = time.Minute      // between two statements
+	maxIdle     = time.Minute      // between two statements, or the limit of the attempt if longer
 	maxAge      = 5 * time.Minute  // age of a transaction, or the limit of the attempt if longer
 	margin      = 15 * time.Second // added to limits that this process enforces too
 )

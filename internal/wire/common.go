@@ -215,6 +215,6 @@ func ReadTaskRef(tenant string, r *pb.TaskRef) (model.TaskRef, error) {
 }
 
 // text returns a text as protobuf accepts it: bytes that are not UTF-8 become the replacement
-// character. Only error texts can have such bytes: the engine refuses names and keys that are not
-// valid UTF-8.
+// character. Error texts, for example, can have such bytes. Names and keys have none, because the
+// engine refuses names and keys that are not valid UTF-8.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Protocol is the version of the worker protocol that this build speaks.
+// Protocol is the version of the native protocol that this build speaks, for workers and for other
+// clients.
 const Protocol = 1
 
 // These windows bound how many bytes one side may send before the other side has read them. They
