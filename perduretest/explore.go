@@ -44,9 +44,9 @@ const (
 
 // Explore finds out what a crash can do to a program. It runs the scenario without a crash, and
 // then twice for every commit of that run: with a process that dies just before the commit, and
-// with a process that dies just after the commit, before it learns that the commit succeeded. The
-// store does not change between two commits, so other moments of death have the same effect. After
-// the crash, another process takes over and finishes the scenario.
+// with a process that dies just after the commit, before it learns that the commit succeeded.
+// Executions and entities change only with commits, so other moments of death have the same effect
+// on them. After the crash, another process takes over and finishes the scenario.
 //
 // Explore calls setup for every run. setup must create new fakes each time, so that runs do not
 // affect each other. Explore reports

@@ -43,8 +43,8 @@ func TestSnippets(t *testing.T) {
 	analysistest.Run(t, root, all, "./perdurevet/testdata/src/...")
 }
 
-// TestAhead runs the checks over programs that use a stub. The stub has features that the documents
-// promise and the root package does not have yet. The programs include all examples of the design,
+// TestAhead runs the checks over programs that use a stub of the root package. The stub was written
+// before the root package had these features. The programs include all examples of the design,
 // which must have no findings.
 func TestAhead(t *testing.T) {
 	t.Parallel()

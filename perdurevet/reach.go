@@ -321,8 +321,7 @@ func (p *program) export() {
 	}
 }
 
-// whole returns the expression around the last identifier of a name, such as the action, such as
-// time.Now for Now.
+// whole returns the expression that ends with an identifier, such as time.Now for Now.
 func (p *program) whole(id *ast.Ident) ast.Expr {
 	if sel, ok := p.parents[id].(*ast.SelectorExpr); ok && sel.Sel == id {
 		return sel

@@ -11,7 +11,7 @@ import (
 )
 
 // TestStubIsFaithful compares the stub of TestAhead with the real package. A function that both
-// have must have the same signature, so that the checks will work with the real package later.
+// have must have the same signature, so that what TestAhead finds is also true of the real package.
 func TestStubIsFaithful(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("testdata/ahead")

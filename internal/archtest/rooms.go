@@ -99,11 +99,11 @@ var rooms = []room{
 	{path: "internal/peerlink", imports: vocabulary},
 	{path: "internal/peerlink/lan"},
 
-	// Membership, leases, epochs, shard map, peer calls.
+	// Membership, leases, and which node should own which shards.
 	{path: "internal/cluster", imports: join(vocabulary, "internal/store", "internal/notify", "internal/cluster/...", generated)},
 	{path: "internal/cluster/host", imports: join(vocabulary, "internal/store")},
 
-	// The loop per shard: load, decide, commit, effects.
+	// The node. Each of its lanes has a loop: load, decide, commit, effects.
 	{
 		path: "internal/engine",
 		imports: join(

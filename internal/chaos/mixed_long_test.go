@@ -56,9 +56,10 @@ func buildReleases(t *testing.T) (old, now release) {
 const mixedLimit = 15 * time.Minute
 
 // Servers, remote workers and clients of the previous release and of this one work together on one
-// PostgreSQL database. The test replaces the processes one after the other while all clients make
-// calls: the servers by this release, workers and clients by the other release each, and the
-// servers by the previous release again.
+// PostgreSQL database. The test replaces processes one after the other while all clients make
+// calls. It first replaces both servers by this release. Then it replaces every worker and two of
+// the clients by the other release. Then it replaces both servers by the previous release, and at
+// last one server by this release again.
 //
 // Each server has a worker and a client of each release. After each change, every client finishes a
 // round in which it runs a task on every worker, and every worker runs a step. So every combination
@@ -358,8 +359,8 @@ func (f *fleet) setClient(n int, r release) {
 	f.clients[n] = next
 }
 
-// lastRound returns how many rounds a client has finished. It also returns what signals that the
-// client has said something else.
+// lastRound returns how many rounds a client has finished, and a channel that is closed when the
+// client prints another line.
 func (p *process) lastRound() (n int, news <-chan struct{}) {
 	p.mu.Lock()
 	news = p.news

@@ -78,7 +78,9 @@ type small struct {
 	nodes [2]smallNode
 	owner int // the owner of the shard: 0 for none, otherwise node + 1
 	fates int // how many more things may go wrong
-	until int // when the exploration ends: long enough for a lease to be lost and taken over
+	// until is when the exploration ends. The time is long enough for a node to lose its lease and
+	// for the other node to take the shard.
+	until int
 
 	parent *small
 	did    string

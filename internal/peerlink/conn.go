@@ -140,8 +140,8 @@ func (c *conn) fail(why error) {
 }
 
 // hasCredit reports whether an item may be sent. If half of the bytes are free, one more item of
-// any size may be sent. The other side gives credit back only in portions of a quarter, so a large
-// item that needs all of the credit could wait forever.
+// any size may be sent. Without this rule, a large item that needs all of the credit could wait
+// forever, because the other side gives credit back only in portions of a quarter.
 func (c *conn) hasCredit(size int) bool {
 	return c.usedItems < creditItems && (c.usedBytes+size <= creditBytes || c.usedBytes <= creditBytes/2)
 }
@@ -290,7 +290,8 @@ func (c *conn) writeFrame(frame []byte) error {
 	return nil
 }
 
-// take removes the items of the next frame from the queue, and gives credit back with them.
+// take removes the items of the next frame from the items that wait to be sent. It puts an item in
+// front of them that gives credit back.
 func (c *conn) take(items []item) []item {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -158,7 +158,7 @@ func isHangUp(err error) bool {
 }
 
 // meet finds out which node has connected. If it refuses a known process of the cluster, it sends
-// the reason to that process. An unknown process learns nothing about this node.
+// the reason to that process. An unknown process learns at most that this node is starting.
 func (e *Endpoint) meet(raw net.Conn) (*Net, stream, *hello, error) {
 	c := tls.Server(raw, serverTLS(e.cert))
 	r := bufio.NewReaderSize(c, readBuffer)

@@ -35,7 +35,7 @@ type item struct {
 	body   []byte
 	append func(dst []byte) []byte
 	size   int    // roughly the size of the body
-	since  uint64 // the last mark that had come back when it arrived
+	since  uint64 // the last mark that the other side had returned when this item arrived
 }
 
 // appendItem appends an item to a frame.

@@ -213,7 +213,7 @@ func (n *Net) hold(ctx context.Context, p Peer) {
 		if held {
 			pause = firstPause
 		} else if pause > firstPause {
-			// After the first failure, the other node may just be starting or stopping.
+			// The first failure is not logged: the other node may just be starting or stopping.
 			n.end.log.warn("cannot connect to another node directly; requests to it go through the store", "node", p.Node.String(), "address", p.Address, "error", err)
 		}
 

@@ -9,6 +9,7 @@
 //
 // Labels contain names that programs define, and words from fixed lists. They never contain a key,
 // a payload or the text of an error. A program could still invent names at run time. So each family
-// keeps at most maxSeries combinations of labels. In all further combinations, the label Other
-// replaces the names.
+// counts a limited number of combinations of labels separately: maxSeries, or maxTenantSeries if
+// the family has the tenant as a label. In all further combinations, the label Other replaces the
+// names.
 package telemetry

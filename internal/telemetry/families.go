@@ -169,7 +169,7 @@ var tenantFamilies = map[ID]bool{
 // HasTenant reports whether a family has the tenant as a label when the meter counts by tenant.
 func HasTenant(id ID) bool { return tenantFamilies[id] }
 
-// Other replaces the names in labels when a family has more than maxSeries combinations of labels.
+// Other replaces the names in labels when a family has too many combinations of labels.
 const Other = "_other"
 
 // Bounds of histograms.

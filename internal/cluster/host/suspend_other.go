@@ -4,7 +4,7 @@ package host
 
 import "time"
 
-// Suspended returns how long the machine has been suspended since its boot, on systems where Go's
-// monotonic clock stops during a suspension. On other systems it returns 0: either the clock does
-// not stop, or there is no way to know.
+// Suspended returns how long the machine has been suspended since its boot. On this system it
+// returns 0. Either Go's monotonic clock continues during a suspension, or there is no way to know
+// how long the suspension lasted.
 func Suspended() time.Duration { return 0 }

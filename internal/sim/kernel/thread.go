@@ -127,8 +127,8 @@ func (p *Process) Receive(ready <-chan struct{}) {
 	p.k.Wait(func(done func()) { p.line = append(p.line, turn{ready, done}) })
 }
 
-// nextTurn lets the first waiting thread continue if its turn has come. Only a thread that runs can
-// make it the turn of another thread. So the process calls nextTurn after a thread has run.
+// nextTurn lets the first waiting thread continue if its turn has come. Only a running thread can
+// end the wait of another thread, so the process calls nextTurn after a thread has run.
 func (p *Process) nextTurn() {
 	if len(p.line) == 0 {
 		return

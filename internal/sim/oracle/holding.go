@@ -343,9 +343,9 @@ func (l *ledger) pathTo(n *holding, t *traces, next *model.Entity, state *scenar
 	return path, ok
 }
 
-// lacks reports whether a batch answers a call that is not on the path, or takes a one-way call
-// that is not on the path from the mailbox. Such a call led to a state that expired in the same
-// batch that produced it.
+// lacks reports whether a batch answers a call that is not on the path, or takes from the mailbox a
+// one-way call that is not on the path. Such a call led to a state that expired in the same batch
+// that produced it.
 func (l *ledger) lacks(path []*scenario.Handover, t *traces) bool {
 	isMissing := func(id uint64, oneWay bool) bool {
 		d := l.Doings[id]

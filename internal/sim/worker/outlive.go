@@ -54,9 +54,9 @@ func (w *Worker) Lose() {
 	w.Offer.Held = held
 }
 
-// regain notes that a server has handed over a run which the last server of the worker had lost.
-// From now on the worker does not name the run if it loses its server after it has given the run
-// back: another worker may have the run by then.
+// regain notes that a server has handed over a run that the worker had lost together with its last
+// server. If the worker then gives the run back and loses its server, its next offer does not name
+// the run, because another worker may have it by then.
 func (w *Worker) regain(run model.RunID) {
 	isRun := func(h model.HeldRun) bool { return h.Run == run }
 	if slices.ContainsFunc(w.Offer.Held, isRun) {

@@ -4,7 +4,8 @@
 // It keeps all promises of the interface store.Store except durability, and adds two promises:
 //
 //   - Determinism. If only one goroutine calls the store, and the caller sets the clock, the same
-//     calls give the same answers in the same order. No iteration over a Go map affects a result.
+//     calls give the same answers in the same order. No iteration over a Go map affects a result,
+//     except that Search finds values in any order.
 //   - Isolation. The store copies all values that it receives and returns, byte by byte, as if they
 //     had gone to disk and back. If a caller changes a payload later, the stored payload does not
 //     change. The stored payload also stays as it was if the simulator kills a process in the

@@ -28,7 +28,7 @@ type absence struct {
 // the member. After a pause, which grows, one call tries again.
 //
 // A read that fails does not prove that the member is away: it may be a query that takes too long.
-// So a probe decides, which is a small read. A successful call of any kind, such as the next
+// So a probe, which is a small read, decides. A successful call of any kind, such as the next
 // renewal of a lease, proves that the member is there, even if a probe fails that began earlier.
 func (s *Store) ifThere(ctx context.Context, p *part, call func() error) error {
 	if p.index == 0 {
@@ -52,9 +52,10 @@ func read[T any](ctx context.Context, s *Store, p *part, call func() (T, error))
 	return rows, err
 }
 
-// admit returns an error if the member is away and it is too early for the next attempt. Otherwise
-// the caller is that attempt, and it is too early for others. While a probe is under way, admit
-// waits for its result. For judge, it returns how often the part has answered so far.
+// admit returns an error if the member is away and it is too early for the next attempt. If it is
+// not too early, the caller makes that attempt, and admit refuses other callers for a pause. While
+// a probe is under way, admit waits for its result. It returns how often the part has answered so
+// far, for judge.
 func (p *part) admit(ctx context.Context) (begun int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,8 +146,8 @@ func (s *Store) judge(ctx context.Context, p *part, begun int64, err error) {
 
 	probe := make(chan struct{})
 	p.mu.Lock()
-	// A caller that gives up says nothing about the part. But if the part was away, the caller was
-	// the attempt for which other reads do not try.
+	// A caller that gives up says nothing about the part. But if the part was away, this call was
+	// the only attempt, and other reads do not try again soon. So a probe must find out the result.
 	skip := p.away.probe != nil || p.away.why == nil && errors.Is(ctx.Err(), context.Canceled)
 	if !skip {
 		p.away.probe = probe

@@ -23,7 +23,7 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 			b.Lane.Lane, p.index, shard, s.partOf(shard).index)
 	}
 
-	// Answers that other parts remember are not a part of this transaction.
+	// This transaction cannot remove answers that other parts remember.
 	isAway := func(k store.RequestKey) bool { return s.partOf(k.Shard) != p }
 	var away []store.RequestKey
 	if slices.ContainsFunc(b.Forgets, isAway) {

@@ -16,8 +16,8 @@ import (
 // its connection is cut at the commit in the member. The server gets that commit when the test
 // closes release.
 //
-// The transaction holds locks until then. So b is there before: a later registration would wait
-// until the server gives the transaction up.
+// The transaction holds locks until then. So b registers first: a later registration would wait
+// until the server gives up the transaction.
 func cutScene(t *testing.T) (c *scene, a, b *storetest.Node, arrive func()) {
 	t.Helper()
 	d := newDatabases(t, []model.Group{{Name: "eu", Shards: 1}}, "eu")
@@ -95,7 +95,7 @@ func TestRegistrationThatArrivesAfterItsConnectionWasCut(t *testing.T) {
 }
 
 // A node that lives registers again after its connection was cut. The second registration waits in
-// the database for the first one, so none of them arrives after the node has taken a shard. A node
+// the database for the first one, so neither arrives after the node has taken a shard. A node
 // that is fenced later stays fenced.
 func TestRegistrationIsRepeatedAfterItsConnectionWasCut(t *testing.T) {
 	t.Parallel()

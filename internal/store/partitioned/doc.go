@@ -30,12 +30,12 @@
 //     registered in the member, so a node that is missing in the second read has left the home.
 //   - A registration in a member may arrive late, after the node was fenced and other nodes have
 //     taken its shards. Such a registration gives the node fences, but the node never had a shard
-//     of this member. It takes shards there only after a registration has succeeded, and a process
-//     never has two registrations of a node in a member under way. If the connection of one is cut,
-//     its transaction may still commit, but it has written the row of the node, so the next
-//     registration of the node waits until it has ended. So once a node has taken a shard, no
-//     registration of it can still arrive. The next Acquire removes a node that was registered
-//     late. TestRegistrationThatArrivesAfterItsConnectionWasCut and its neighbour prove both.
+//     of this member. A node takes shards there only after a registration has succeeded, and a
+//     process never has two registrations of a node in a member under way. If the connection of a
+//     registration is cut, its transaction may still commit. But the transaction has written the
+//     row of the node, so the next registration of the node waits until that transaction has ended.
+//     So once a node has taken a shard, no registration of the node can still arrive. The next
+//     Acquire removes a node that was registered late. cut_test.go has the tests.
 //
 // Unregister removes a node from the members first and then from the home. If the process dies in
 // between, the lease of the node expires, and FenceNode finishes the work.
@@ -61,10 +61,11 @@
 //
 // After a read of a member has failed, a probe finds out whether the member is away. While it is,
 // reads of the member fail at once, and Members returns the owners that the store has seen last.
-// After a pause, which grows from 2 s to 30 s, one read tries again. A renewal that fails starts a
-// probe and the pause again, so in a process with a lease the renewals try, and not the reads. A
-// call of any kind that succeeds, such as the next renewal, proves that the member is back. Calls
-// that write always try: they do not wait for a pause.
+// After a pause, which grows from 2 s to 30 s, one read tries again. A renewal that fails also
+// starts a probe, and the probe starts the pause again. So in a process that renews a lease, the
+// renewals try again, and not the reads. A call of any kind that succeeds, such as the next
+// renewal, proves that the member is back. Calls that write always try: they do not wait for a
+// pause.
 //
 // Renew and Acquire wait only a short time for members. If a member does not answer in that time, a
 // renewal returns the owners that the store has seen last. If the answer of a member to Acquire is

@@ -426,9 +426,9 @@ func (s *Store) registrations() map[model.NodeID]int64 {
 }
 
 // forgetGone forgets the nodes that the home no longer has: nodes that ended without leaving, and
-// that others have fenced. Without this, a process that loses its lease often would keep all nodes
-// that it ever was. known are registrations from before the home was read, so the home has had
-// them.
+// that others have fenced. Without this, a process that loses its lease often would keep the
+// registrations of all its incarnations. known are registrations from before the home was read, so
+// the home has had them.
 func (s *Store) forgetGone(known map[model.NodeID]int64, members []store.Member) {
 	for i := range members {
 		delete(known, members[i].ID)

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// emptyHome and emptyMember are templates of two empty stores with one shard. To copy a template
+// emptyHome and emptyMember are templates of two empty stores with one shard. Copying a template
 // takes a fifth of the time of all migrations. Two stores never have the same id, so they need two
 // templates.
 var emptyHome, emptyMember = pgtest.Template{Fill: createOne}, pgtest.Template{Fill: createOne}

@@ -10,7 +10,7 @@ import (
 )
 
 // everywhere calls a function for each part, and stops at the first error. If members are known to
-// be away, it calls none: the error names all of them.
+// be away, it does not call the function, and returns an error that names all these members.
 func (s *Store) everywhere(ctx context.Context, do func(p *part) error) error {
 	if err := s.absentMembers(); err != nil {
 		return err

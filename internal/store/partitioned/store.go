@@ -71,10 +71,10 @@ type part struct {
 	owners  []store.ShardOwner // the owners of its shards, as last seen
 	looks   int64              // calls so far that read the owners
 	seen    int64              // the last look that counts; answers of earlier ones are out of date
-	failed  time.Time          // time of the last failure; zero after a success
+	failed  time.Time          // when note last saw a failure; zero if it saw a success since
 	away    absence            // for reads
 	answers int64              // calls so far that prove that the part is there
-	busy    time.Time          // start of the oldest visit in progress; zero if there is none
+	busy    time.Time          // when visits last rose from zero
 	visits  int                // visits in progress
 	// forgets are remembered answers of this part that batches of other parts want to remove.
 	forgets []store.RequestKey

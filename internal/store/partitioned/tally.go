@@ -13,7 +13,7 @@ import (
 //
 // The tallies of the parts do not say how old their executions are. If they have more than q.Limit
 // together, Tally looks for a time since which nearly q.Limit executions have started, with further
-// tallies. It reads only the few executions before that time which are missing to q.Limit.
+// tallies. Then it reads only the few executions before that time that are still missing.
 func (s *Store) Tally(ctx context.Context, q store.Query, by store.TallyBy) ([]store.TallyGroup, error) {
 	all, err := s.tallySince(ctx, q, by, q.StartedFrom)
 	if err != nil || all.total <= int64(q.Limit) {
@@ -56,9 +56,9 @@ func (s *Store) tallySince(ctx context.Context, q store.Query, by store.TallyBy,
 // the same microsecond. These are whole executions, with their inputs.
 const fewExecutions = 100
 
-// tallyNewest returns a tally of at most q.Limit executions, the newest ones. It lacks at most
-// fewExecutions, or the executions that have started in one microsecond. The parts have more than
-// q.Limit.
+// tallyNewest returns a tally of the newest executions, at most q.Limit. Of the newest q.Limit, at
+// most fewExecutions are missing, or executions that have started in the same microsecond. The
+// caller knows that the parts have more than q.Limit.
 func (s *Store) tallyNewest(ctx context.Context, q store.Query, by store.TallyBy) (*tallied, error) {
 	first := q
 	first.Limit, first.After = 1, store.PageMark{}
@@ -67,7 +67,8 @@ func (s *Store) tallyNewest(ctx context.Context, q store.Query, by store.TallyBy
 		return nil, err
 	}
 
-	// Too many executions have started since low. What has started since high is in the result.
+	// Too many executions have started since low. The result has the executions that have started
+	// since high.
 	low, high := q.StartedFrom, &tallied{Tally: store.Tally{By: by}, from: cmp.Or(q.StartedTo, model.MaxTime)}
 	if len(newest.Executions) > 0 {
 		high.from = newest.Executions[0].Start.At + 1

@@ -54,7 +54,7 @@ func (e *bodies) encodeEntities(b *store.Batch) error {
 	return nil
 }
 
-// setEntity binds the key of an entity, which is at the front of the arguments of all statements.
+// setEntity binds the key of an entity. In all statements, the key is the first four arguments.
 func (q *stmt) setEntity(k store.EntityKey) {
 	q.setInt(1, int64(k.Shard))
 	q.setText(2, k.Address.Tenant)

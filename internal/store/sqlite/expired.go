@@ -19,8 +19,9 @@ const (
 		from perdure_executions e where (run, shard) > (?1, ?2) and run < ?3 order by run, shard`
 )
 
-// LoadExpired returns closed runs that may be removed. The table has the runs of all shards in one
-// order, so the walk also reads runs of other shards.
+// LoadExpired returns closed runs that may be removed. It finds most of them by a walk over the
+// table of runs. The table has the runs of all shards in one order, so the walk also reads runs of
+// other shards.
 func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out store.Expired, err error) {
 	const op = "load expired"
 	shards, end := distinct(r.Shards), store.OldestID(r.ClosedBefore)

@@ -10,9 +10,9 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// fileSystem wraps the file system of the driver. It reports which writes failed because of missing
-// space or permission. The driver reports both as an I/O error and loses the cause. The store needs
-// the cause: after these errors it knows that a commit has failed.
+// fileSystem wraps the file system of the driver. It reports which writes failed because there was
+// no space, or because the file system is read-only. The driver reports both as an I/O error and
+// loses the cause. The store needs the cause: after these errors it knows that a commit has failed.
 //
 // It also makes the names of new journals and logs durable. The driver tries to do this, but syncs
 // the file twice and not its directory.

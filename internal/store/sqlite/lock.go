@@ -23,8 +23,8 @@ func lockFile(path string) (*fileLock, error) {
 		return nil, openFailed(name, err)
 	}
 
-	// The lock of the system ends with the process, even after kill -9. A file with a process id
-	// would stay.
+	// Use a lock of the operating system, because it ends with the process, even after kill -9. A
+	// file with a process id would stay.
 	switch locked, err := tryLock(f); {
 	case err != nil:
 		_ = f.Close()

@@ -18,7 +18,8 @@ type logFile struct {
 // mostPending bounds the collected bytes. A large transaction is written in several pieces.
 const mostPending = 1 << 20
 
-// WriteAt collects data that directly follows the data before.
+// WriteAt collects data. If the data does not directly follow the collected data, WriteAt first
+// writes the collected data.
 func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
 	// Frames of a commit follow each other. Any other write, such as a new header, ends the
 	// collection.

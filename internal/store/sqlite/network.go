@@ -8,9 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// checkPlace refuses a place where other machines or users can damage or replace a file. It refuses
-// a network file system, because our lock and the shared memory of the log do not work between
-// machines. It also refuses a file that every user of the machine may write.
+// checkPlace refuses a directory on a network file system, because our lock and the shared memory
+// of the log do not work between machines.
 func checkPlace(cfg *Config, dir string) error {
 	look := cfg.FileSystem
 	if look == nil {

@@ -271,8 +271,8 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 		if !found {
 			return fencedError(op, node, epoch)
 		}
-		// Free the shards that the node could not free before, so that the next process need not
-		// wait for the lease of this node.
+		// The node may not have freed all its shards. Free the rest, so that no shard has an owner
+		// that is gone.
 		if _, err := w.exec("update perdure_shards set node = null, epoch = 0 where node = ?", node[:]); err != nil {
 			return err
 		}

@@ -179,7 +179,7 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 	var runs []model.RunID
 
 	err = c.query(sqlGarbageRuns, func(q *stmt) error {
-		id, _ := q.id(0) // an invalid id has no events, so its entry is deleted next
+		id, _ := q.id(0) // an invalid id has no events, and its entry stays
 		runs = append(runs, id)
 		return nil
 	}, int(shard), limit)

@@ -49,8 +49,7 @@ const (
 		where substr(?5, 1, 9) <> char(31) || 'refused ' or not exists (
 			select 1 from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5)`
 
-	// The function max keeps a stored mark that is higher, and only the owner can free a shard. So
-	// it does no harm to repeat these statements.
+	// The function max keeps a stored mark that is higher. Only the owner can free a shard.
 	sqlToken = `update perdure_shards set tokens = max(tokens, ?2) where shard = ?1`
 	sqlFree  = `update perdure_shards set node = null, epoch = 0 where shard = ?1 and node = ?2`
 )

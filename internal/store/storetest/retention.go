@@ -293,8 +293,8 @@ func testExpiredOwn(x *suite) {
 
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{short.RunKey, forever.RunKey} })
 	x.Want("the others", headsOf(long, plain), x.expiredRuns(model.MaxTime, model.MaxTime, 100, 1).Runs)
-	// The id of a run may be used again, when an exported run is imported. The new run has nothing
-	// of the old run.
+	// A new run with the id of a deleted run does not keep the time at which the old run was to
+	// leave the store.
 	x.closedAt(l, short, Noon+5000, 0)
 	x.Want("without a time of its own", headsOf(plain, short), x.expiredRuns(model.MaxTime, Noon, 100, 1).Runs)
 }

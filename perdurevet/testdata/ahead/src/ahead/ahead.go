@@ -1,6 +1,5 @@
-// Package ahead uses what the face promises and the root package does not have yet: transactions,
-// queries, updates, locks, event-driven workflows. When it has them, these move to the other
-// snippets.
+// Package ahead uses transactions, queries, updates, locks and event-driven workflows. It uses them
+// through a stub that was written before the root package had them.
 package ahead
 
 import (
