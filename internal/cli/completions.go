@@ -124,8 +124,9 @@ func completeArgument(root *cobra.Command, path string, complete completeFunc) {
 
 // completeFlags adds completions of flags to a command and the commands below it.
 func completeFlags(cmd *cobra.Command, flags map[string]completeFunc) {
+	local := cmd.LocalFlags() // cobra builds this set anew for each call
 	for name, complete := range flags {
-		if cmd.LocalFlags().Lookup(name) == nil {
+		if local.Lookup(name) == nil {
 			continue
 		}
 		if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
