@@ -46,6 +46,10 @@ lint: .bin/golangci-lint ## golangci-lint with .golangci.yml
 test: ## tests with the race detector; starts its own PostgreSQL (PKG=./internal/engine: only this)
 	go test -race -timeout 20m $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -vE '/internal/(chaos|bench|crashwalk|e2e|txtest)$$'),$(PKG))
 
+.PHONY: test-deep
+test-deep: ## the tests that break processes, servers and connections again and again, as CI runs them
+	scripts/test.sh deep
+
 .PHONY: test-race
 test-race: ## the concurrent packages with the race detector, as CI runs them
 	scripts/test.sh race
@@ -55,7 +59,7 @@ test-long: ## crash rounds, chaos and other tests that are too slow for every ch
 	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/cli ./internal/crashwalk ./internal/e2e ./internal/flovyn ./internal/store/partitioned ./internal/store/postgres ./internal/txtest ./internal/bench
 	go test -tags long -run Long -timeout 60m $(PKG)
 	go test -race -timeout 30m ./examples/... ./internal/corpus ./internal/sim ./internal/store/partitioned ./internal/store/postgres
-	go test -race -timeout 60m -run "$$(awk '!/^#/ { printf "%s%s", n++ ? "|" : "^(", $$2 } END { print ")$$" }' scripts/sequential.txt)" $$(awk '!/^#/ { print "./" $$1 }' scripts/sequential.txt | sort -u)
+	go test -race -timeout 60m -run "$$(awk '!/^#/ && $$3 != "deep" { printf "%s%s", n++ ? "|" : "^(", $$2 } END { print ")$$" }' scripts/sequential.txt)" $$(awk '!/^#/ && $$3 != "deep" { print "./" $$1 }' scripts/sequential.txt | sort -u)
 	PERDURE_TEST_DIAL=1 go test -race -count 1 -timeout 30m .
 
 .PHONY: clients

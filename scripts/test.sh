@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The whole fast suite, from a fresh clone: installs missing packages, builds, tests, breaks
-# processes and servers, and checks the examples. `.ci/run` adds the tests with the race detector,
-# and the checks that only read code: vet, lint, other modules.
+# Tests from a fresh clone: installs missing packages, builds, tests, and checks the examples.
+# `.ci/run` runs all three kinds, and adds the checks that only read code: vet, lint, other modules.
 #
 #   scripts/test.sh            the fast suite, without the race detector
+#   scripts/test.sh deep       the tests that take longer: they break processes and servers again and
+#                              again, run suites a second time over connections, and fill tables
 #   scripts/test.sh race       the tests of concurrent packages with the race detector
 #   GOTESTFLAGS=-v …           further flags for `go test`
 #
@@ -11,9 +12,9 @@
 set -euo pipefail
 
 case "${1:-fast}" in
-fast | race) mode=${1:-fast} ;;
+fast | deep | race) mode=${1:-fast} ;;
 *)
-	printf 'usage: scripts/test.sh [race]\n' >&2
+	printf 'usage: scripts/test.sh [deep | race]\n' >&2
 	exit 2
 	;;
 esac
@@ -109,6 +110,9 @@ both='/internal/store/(memory|faultstore|sqlite)$'
 # Tests that start processes, break servers, or measure never run with the detector, because it
 # makes them too slow for their time limits. They run in short mode.
 heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
+# The fast suite leaves these packages out. scripts/sequential.txt lists single tests that it also
+# leaves out.
+deep='/internal/(chaos|crashwalk|txtest|store/partitioned)$'
 # The tests of the stores in PostgreSQL. With the detector run the groups of the conformance suite
 # in which calls overlap (storetest.Overlapping), and the tests that break connections and servers.
 # Tests that measure skip themselves under the detector. `make test-long` runs all of them in both
@@ -125,9 +129,9 @@ listed() { grep -v '^#' scripts/sequential.txt | grep -E "$1" | awk '{ printf "%
 owners() { grep -v '^#' scripts/sequential.txt | grep -E "$1" | awk -v m="$module" '{ print $1 == "." ? m : m "/" $1 }' | sort -u; }
 
 # The suites of apps run a second time over connections (internal/dialtest), without the detector:
-# the suite of the root package, and parts of the end-to-end and transaction suites. `make
-# test-dial` runs all of them, and the examples. `make test-long` runs the suite of the root package
-# over connections with the detector.
+# the fast suite does this with the suite of the root package, and `deep` with the end-to-end and
+# transaction suites. `make test-dial` runs them on all kinds of stores, and the examples. `make
+# test-long` runs the suite of the root package over connections with the detector.
 
 # tested NAME FLAGS… -- PACKAGES…: runs `go test`, and keeps the programs in a directory with the
 # name. It prints a line per package, and the failures. `go test` runs without `go vet`, because
@@ -177,7 +181,7 @@ module=$(go list -m)
 slowest="$module/internal/flovyn $module/internal/engine $module $module/internal/store/postgres"
 # shellcheck disable=SC2046,SC2086 # packages are meant to be split
 race() {
-	CGO_ENABLED=1 tested race -race -short -parallel 4 -skip "$(listed '^[^ ]+ [^ ]+( short)?$')" -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' -- $slowest $(packages -vE "$plain|$heavy")
+	CGO_ENABLED=1 tested race -race -short -parallel 4 -skip "$(listed '^[^ ]+ [^ ]+( short| deep)?$')" -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' -- $slowest $(packages -vE "$plain|$heavy")
 }
 
 # The list is reversed, so that of the two packages with the name perdurevet the shorter one runs in
@@ -201,8 +205,14 @@ short() {
 # crash walk skips some calls, and two tests of the end-to-end suite leave out a case that takes a
 # minute; `make test-long` runs everything.
 # shellcheck disable=SC2046
-proofs() {
-	PERDURE_TEST_DIAL=also tested proofs -short -p 3 -parallel 6 -- "$module"/internal/{cli,e2e,store/postgres} $(packages -E "$heavy|$divided" | sort -r)
+processes() {
+	tested processes -short -p 3 -parallel 6 -skip "$(listed ' deep$')" -- "$module"/internal/{cli,e2e,store/postgres} $(packages -E "$heavy|$divided" | grep -vE "$deep" | sort -r)
+}
+# shellcheck disable=SC2046
+deep() {
+	tested processes -short -p 3 -parallel 6 -- "$module"/internal/chaos $(packages -E "$deep" | sort -r) &&
+		tested processes -short -p 3 -parallel 6 -run "$(listed ' deep$')" -- $(owners ' deep$') &&
+		PERDURE_TEST_DIAL=1 tested processes -short -p 3 -parallel 6 -- "$module"/internal/{e2e,txtest}
 }
 
 step setup scripts/setup.sh
@@ -210,17 +220,19 @@ step setup scripts/setup.sh
 export PERDURE_TEST_PROGRAMS=${programs:-$tally}/programs
 step build go build -o "$PERDURE_TEST_PROGRAMS/" ./cmd/... ./examples/remote/worker ./examples/remote/client
 go build -o "$tally/tally" ./scripts/tally
-if [ "$mode" = race ]; then
-	step "test -race" race
-else
-	# Most of the first step is waiting, and most of the second is computing.
+case $mode in
+race) step "test -race" race ;;
+deep) step "crash walk, chaos, transactions, connections" deep ;;
+fast)
+	# Most of the first step is computing, and most of the second is waiting.
 	beside "test, whole" whole
-	step "crash walk, end to end, chaos" proofs
+	step "processes and servers" processes
 	step "test, short" short
 	finish
 	step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
 	step "first workflow by curl" scripts/first-curl.sh
-fi
+	;;
+esac
 totals=$("$tally/tally" -sum "$results")
 printf '\n%s\n' "$(head -n -1 <<<"$totals")"
 processor

@@ -2,8 +2,12 @@ package archtest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
+
+// sequentialKinds are the words behind a test in scripts/sequential.txt.
+var sequentialKinds = []string{"short", "also", "deep"}
 
 // checkSequential compares the list of tests that CI runs only without the race detector
 // (scripts/sequential.txt) with the existing tests. The script selects tests only by name, so no
@@ -24,8 +28,8 @@ func checkSequential(m *module, list string) (problems []string) {
 			problems = append(problems, fmt.Sprintf("sequential.txt:%d: ", i+1)+fmt.Sprintf(format, args...))
 		}
 		words := strings.Split(line, " ")
-		if len(words) != 2 && (len(words) != 3 || words[2] != "also" && words[2] != "short") {
-			wrong("%q is not a directory and a test, with or without \"also\" or \"short\"", line)
+		if len(words) != 2 && (len(words) != 3 || !slices.Contains(sequentialKinds, words[2])) {
+			wrong("%q is not a directory and a test, with or without one of %q", line, sequentialKinds)
 			continue
 		}
 		switch dirs := where[words[1]]; {
