@@ -553,8 +553,8 @@ func TestRenewNowDuringARenewal(t *testing.T) {
 	}
 }
 
-// What changed during a renewal that failed is no reason to renew twice, and no reason to ignore the
-// view of the next renewal: that renewal is sent after the change.
+// What changed during a renewal that failed is no reason to renew twice, and no reason to ignore
+// the view of the next renewal: that renewal is sent after the change.
 func TestChangesDuringAFailedRenewal(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(m *cluster.Membership){

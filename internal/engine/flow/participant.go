@@ -140,9 +140,9 @@ func (s *Participant) UpdateMembers(v *store.View, owned int) (again bool) {
 	return again
 }
 
-// findGone returns the places that are gone and have left settings. These places had settings at the
-// last view, so they had registered before it. The present view is later and does not list them, so
-// they are dead. A place that got its settings later may be newer than the present view.
+// findGone returns the places that are gone and have left settings. These places had settings at
+// the last view, so they had registered before it. The present view is later and does not list
+// them, so they are dead. A place that got its settings later may be newer than the present view.
 func (s *Participant) findGone(alive map[limit.Place]bool) map[limit.Place]bool {
 	stated, gone := s.flow.statedPlaces(), map[limit.Place]bool{}
 	for p := range stated {

@@ -157,8 +157,8 @@ func (b *busy) do(ctx context.Context) {
 }
 
 // A node registers while another node renews its lease, and stores a setting. The view of the
-// renewal does not list the new node, but the other node does not remove the setting. It removes the
-// settings of a dead node.
+// renewal does not list the new node, but the other node does not remove the setting. It removes
+// the settings of a dead node.
 func TestSettingsOfANewNodeStay(t *testing.T) {
 	t.Parallel()
 	set, ctx := oneAtATime(t), t.Context()

@@ -278,8 +278,8 @@ func (f *Flow) statedPlaces() map[limit.Place]bool {
 	return places
 }
 
-// statingPlace returns the place to which a setting belongs. ok is false if the setting belongs to no
-// place.
+// statingPlace returns the place to which a setting belongs. ok is false if the setting belongs to
+// no place.
 func statingPlace(key store.SettingKey) (p limit.Place, ok bool) {
 	if key.Kind != settingFound && key.Kind != settingUses {
 		return 0, false

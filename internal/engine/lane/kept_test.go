@@ -189,8 +189,8 @@ func TestBoardLearnsOfQuarantines(t *testing.T) {
 	}
 }
 
-// The report of a task whose run is quarantined is kept in memory. When the lane ends, the report is
-// one of the outcomes that are not stored.
+// The report of a task whose run is quarantined is kept in memory. When the lane ends, the report
+// is one of the outcomes that are not stored.
 func TestKeptReportsAreUnstored(t *testing.T) {
 	t.Parallel()
 	r, b, bad, claims := quarantinedWithTasks(t, 2)

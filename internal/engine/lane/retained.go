@@ -43,8 +43,8 @@ type retention struct {
 }
 
 // plan sets the time of the next look: half of RetainEvery from now, plus a part of the other half
-// that depends on the node and the lane. So nodes that started together, and the lanes of a node, do
-// not look together.
+// that depends on the node and the lane. So nodes that started together, and the lanes of a node,
+// do not look together.
 func (r *retention) plan(cfg *Config, now model.Time) {
 	half := uint64(cfg.RetainEvery / 2)
 	spread := binary.BigEndian.Uint64(cfg.Ref.Node[8:])%(half+1) + uint64(cfg.Ref.Lane)*half/uint64(cfg.Lanes)

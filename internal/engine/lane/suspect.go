@@ -38,8 +38,8 @@ func (l *Lane) suspect(e *entry) {
 	}
 	a := e.actor
 	if a.left = min(a.left, n.LastPosition()); !a.examined {
-		// The lane stores calls only for entities that it has read, so all stored calls are left from
-		// the last owner.
+		// The lane stores calls only for entities that it has read, so all stored calls are left
+		// from the last owner.
 		a.examined, a.left = true, n.LastPosition()
 	}
 	lone := n.Suspect(l.cfg.Ref.Node, a.left, loneCalls-sh.lone+a.lone)

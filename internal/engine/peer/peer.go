@@ -154,9 +154,9 @@ func (p *Post) send(m store.PeerMail, kind byte, body []byte) {
 	p.lookout.Expect()
 }
 
-// HandleLoss tells the Post that a connection to another node is lost. The answers for which callers
-// wait may now come through the store. A question that was sent over a connection does not make Run
-// read the store, because its answer nearly always comes over that connection.
+// HandleLoss tells the Post that a connection to another node is lost. The answers for which
+// callers wait may now come through the store. A question that was sent over a connection does not
+// make Run read the store, because its answer nearly always comes over that connection.
 func (p *Post) HandleLoss() {
 	if p.mayReceive() {
 		p.lookout.Expect()

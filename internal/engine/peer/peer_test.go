@@ -92,9 +92,9 @@ func TestPost(t *testing.T) {
 	}
 }
 
-// A node asks another one over their connection, and the connection breaks. The answer comes through
-// the store, without a hint. The node that asks reads the store once a second, so it soon gets the
-// answer. While the connection lasts, that node does not read the store.
+// A node asks another one over their connection, and the connection breaks. The answer comes
+// through the store, without a hint. The node that asks reads the store once a second, so it soon
+// gets the answer. While the connection lasts, that node does not read the store.
 func TestAnswerAfterTheConnectionIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,6 +28,7 @@ func TestLateNotification(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), connectTimeout)
 			defer cancel()
+
 			h := &Hub{ctx: t.Context(), channel: "perdure_hint_late"}
 			var conns [2]*pgx.Conn
 			for i := range conns {
@@ -41,6 +42,7 @@ func TestLateNotification(t *testing.T) {
 				}
 				defer h.drop(conns[i])
 			}
+
 			// The first connection does not listen, so the greeting never arrives.
 			if err := h.probe(ctx, conns[0], conns[1]); !errors.Is(err, c.want) {
 				t.Errorf("%v, want: %v", err, c.want)

@@ -96,8 +96,8 @@ func TestLargeCommitIsNotReported(t *testing.T) {
 	}
 }
 
-// Damage may leave deleted runs with ids of a wrong length. A sweep removes them too. Otherwise they
-// would take the place of other deleted runs in each sweep.
+// Damage may leave deleted runs with ids of a wrong length. A sweep removes them too. Otherwise
+// they would take the place of other deleted runs in each sweep.
 func TestSweepOfInvalidIDs(t *testing.T) {
 	t.Parallel()
 	sequential(t)
