@@ -31,7 +31,7 @@ func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
 	}
 
 	b = append(b, byte(m.epoch), seconds(max(m.validUntil, mono)), seconds(max(m.nextRenew, mono)), seconds(sent), byte(len(m.fencing)))
-	for _, f := range [...]bool{m.draining, m.renewing, m.acquires, m.missed, m.stale, m.owned[0], m.leaving[0]} {
+	for _, f := range [...]bool{m.draining, m.renewing, m.acquires, m.missed, m.stale, m.again, m.owned[0], m.leaving[0]} {
 		b = append(b, 0)
 		if f {
 			b[len(b)-1] = 1

@@ -163,6 +163,7 @@ func (m *Membership) Tick(mono time.Duration) (a Actions) {
 	}
 	if !m.renewing && mono >= m.nextRenew {
 		m.renewing, m.sentAt, m.said = true, mono, m.draining
+		m.stale, m.again = false, false // they are about an earlier renewal, which has failed
 		a.Renew = &store.RenewRequest{
 			Node: m.cfg.Self.ID, Epoch: m.epoch, TTL: m.cfg.TTL, Draining: m.draining, Shards: sortedShards(m.owned), Serves: m.serves,
 		}
@@ -285,7 +286,7 @@ func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member 
 func (m *Membership) ApplyFence(node model.NodeID, done bool, err error) {
 	delete(m.fencing, node)
 	if err == nil && done {
-		m.nextRenew = 0
+		m.RenewNow()
 	}
 }
 

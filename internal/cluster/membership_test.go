@@ -537,6 +537,7 @@ func TestRenewNowDuringARenewal(t *testing.T) {
 		"renew now": (*cluster.Membership).RenewNow,
 		"drain":     (*cluster.Membership).Drain,
 		"serve":     func(m *cluster.Membership) { m.Serve([]store.Served{{Workflow: "w"}}) },
+		"fence":     func(m *cluster.Membership) { m.ApplyFence(nodeID(2), true, nil) },
 	} {
 		m := newNode(1)
 		m.Tick(0)
@@ -548,6 +549,29 @@ func TestRenewNowDuringARenewal(t *testing.T) {
 		renew(t, m, s/10, view(0, members(1)))
 		if m.NextTick() != s/10+2*s {
 			t.Errorf("%s: after that the next one is at %s", name, m.NextTick())
+		}
+	}
+}
+
+// What changed during a renewal that failed is no reason to renew twice, and no reason to ignore
+// the view of the next renewal: that renewal is sent after the change.
+func TestChangesDuringAFailedRenewal(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(m *cluster.Membership){
+		"renew now":      (*cluster.Membership).RenewNow,
+		"shards removed": func(m *cluster.Membership) { m.RemoveShards(nil) },
+	} {
+		m := newNode(1)
+		m.Tick(0)
+		change(m)
+		m.ApplyRenewal(s/10, store.View{}, errAway)
+		again := m.NextTick()
+		a := renew(t, m, again, view(again, members(1), 0, 0))
+		if !slices.Equal(a.Acquire, shardIDs(0, 1)) {
+			t.Errorf("%s: the node acquires %v, want all free shards", name, a.Acquire)
+		}
+		if m.NextTick() != again+2*s {
+			t.Errorf("%s: the next renewal is at %s, and the last one was at %s", name, m.NextTick(), again)
 		}
 	}
 }

@@ -40,8 +40,9 @@ func loneDeaths(m *model.Message) int {
 // may have been running at that time. The lane must mark each of them before a worker makes it,
 // unless this node has marked it already. Workers make a call alone if a dead owner has marked it.
 // Workers make other suspects alone too, but at most as many as the parameter alone says. Suspect
-// returns how many other suspects it chose.
-func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
+// returns how many other suspects it chose. A call after the position upTo is no suspect without a
+// mark, because the lane has stored it after that owner had died.
+func (n *Entity) Suspect(self model.NodeID, upTo int64, alone int) (lone int) {
 	n.suspects = true
 	calls, free := 0, 0
 	for _, it := range n.mail {
@@ -60,6 +61,7 @@ func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
 			it.suspect, it.alone = false, loneDeaths(m) > 0
 		case m.Deaths > 0:
 			it.suspect, it.alone = true, true
+		case it.Seq > upTo:
 		default:
 			first := calls <= firstHand || !locked && free <= firstHand
 			it.suspect, it.behind = true, !first && !n.Row.Address.Stateless()
@@ -70,6 +72,10 @@ func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
 	}
 	return lone
 }
+
+// LastPosition returns the position of the last stored call. It is 0 if the entity has none and has
+// had none since it was read.
+func (n *Entity) LastPosition() int64 { return n.last }
 
 // Pardon examines the stored calls of an entity whose last owner released it in an orderly way.
 // That owner did not die, so its mark on a call is wrong. The lane must remove the mark before a

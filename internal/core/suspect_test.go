@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func calls(a model.Address, names ...string) (mailbox []model.MailboxItem) {
 // unmarked suspects that owner may make alone.
 func crashedEntity(a model.Address, mailbox []model.MailboxItem, self model.NodeID, alone int) *core.Entity {
 	n := core.NewEntity(a, nil, mailbox)
-	n.Suspect(self, alone)
+	n.Suspect(self, math.MaxInt64, alone)
 	return n
 }
 
@@ -202,7 +203,7 @@ func TestSuspectsOfTheFirstHandOver(t *testing.T) {
 	}
 	waiting[99] = "view"
 	n := core.NewEntity(a, nil, calls(a, waiting...))
-	if lone := n.Suspect(node(2), 200); lone != 64 {
+	if lone := n.Suspect(node(2), math.MaxInt64, 200); lone != 64 {
 		t.Errorf("%d calls are to be made alone", lone)
 	}
 	n.Mark(func(name string) bool { return name == "view" })
@@ -222,13 +223,13 @@ func TestSuspectsOfTheFirstHandOver(t *testing.T) {
 	mailbox := calls(a, waiting...)
 	mailbox[99].Message.From, mailbox[99].Message.Section = model.Link{ID: "s/1"}, "section"
 	n = core.NewEntity(a, &model.Entity{Address: a, Version: 1, Holder: model.Link{ID: "section"}}, mailbox)
-	if lone := n.Suspect(node(2), 200); lone != 65 {
+	if lone := n.Suspect(node(2), math.MaxInt64, 200); lone != 65 {
 		t.Errorf("%d calls of a locked entity are to be made alone", lone)
 	}
 
 	// Calls of a service overlap: any number of them may have been running.
 	service := model.Address{Tenant: "t", Type: model.ServicePrefix + "s", Key: "k"}
-	if lone := core.NewEntity(service, nil, calls(service, waiting...)).Suspect(node(2), 200); lone != 100 {
+	if lone := core.NewEntity(service, nil, calls(service, waiting...)).Suspect(node(2), math.MaxInt64, 200); lone != 100 {
 		t.Errorf("%d calls of a service are to be made alone", lone)
 	}
 }
@@ -246,7 +247,7 @@ func TestSuspectViews(t *testing.T) {
 	view := func(string) bool { return true }
 	for i := byte(2); i < 4; i++ {
 		n := core.NewEntity(a, &model.Entity{Address: a, Version: 1, Holder: model.Link{ID: "section"}}, mailbox)
-		n.Suspect(model.NodeID{15: i}, most)
+		n.Suspect(model.NodeID{15: i}, math.MaxInt64, most)
 		n.Mark(view)
 		if got := n.Views(view); got != nil {
 			t.Fatalf("%s is made by process %d before it is noted", names(got), i)

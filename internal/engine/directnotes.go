@@ -222,8 +222,10 @@ func (p *parts) end() {
 }
 
 // HandleLoss implements peerlink.Handler. Notes that were on their way are lost, so this node sends
-// the other node hints to look at the store. The other node may also be dead.
+// the other node hints to look at the store, and looks there for the answers that it waits for. The
+// other node may also be dead.
 func (h *linkHandler) HandleLoss(node model.NodeID) {
+	h.inc.peers.HandleLoss()
 	h.inc.suspect(node)
 	h.inc.hintMail(h.inc.toldShards.take(node))
 	h.inc.eng.feed.Unsubscribe(node, 0)

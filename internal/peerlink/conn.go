@@ -425,7 +425,7 @@ func (c *conn) unqueue(number uint64) {
 // room in the engine does not delay the others.
 func (c *conn) serve(ctx context.Context) {
 	for {
-		it, ok := c.next()
+		it, r, ok := c.next()
 		if !ok {
 			select {
 			case <-c.work:
@@ -438,7 +438,6 @@ func (c *conn) serve(ctx context.Context) {
 		taken := func() { c.giveBack(len(it.body)) }
 		switch it.kind {
 		case itemRequest:
-			r := c.open(it)
 			if r == nil {
 				taken()
 				continue
@@ -475,13 +474,15 @@ func (c *conn) giveBack(bytes int) {
 	}
 }
 
-// next takes the first item of the queue.
-func (c *conn) next() (it item, ok bool) {
+// next takes the first item of the queue. If the item is a request, next registers it under the
+// same lock: a cancel always finds the request either in the queue or among the requests that this
+// side serves. r is nil if the item is no request, or if this side serves too many.
+func (c *conn) next() (it item, r *Request, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.queue) == 0 {
 		c.queue = nil
-		return it, false
+		return it, nil, false
 	}
 	it = c.queue[0]
 	c.queue[0] = item{}
@@ -489,17 +490,16 @@ func (c *conn) next() (it item, ok bool) {
 	c.queueBytes -= len(it.body)
 	c.heldItems++
 	c.heldBytes += len(it.body)
-	return it, true
+	if it.kind == itemRequest {
+		r = c.open(&it)
+	}
+	return it, r, true
 }
 
-// open registers a request that this side serves. It returns nil if there are too many.
-func (c *conn) open(it item) *Request {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.why != nil:
-		return nil
-	case len(c.serving) >= maxServing:
+// open registers a request that this side serves. It returns nil if there are too many. The caller
+// holds the lock.
+func (c *conn) open(it *item) *Request {
+	if len(c.serving) >= maxServing {
 		c.add(item{kind: itemNone, number: it.number}) // the caller falls back to the store
 		return nil
 	}

@@ -246,6 +246,37 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// A caller may give up at the moment when its request leaves the queue. The other side then forgets
+// the request too.
+func TestCancelWhenTheRequestLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	c := newConn(nil, nodeID(1), model.RunID{1}, stream{})
+	for _, it := range []item{{kind: itemRequest, number: 1}, {kind: itemRequest, number: 2}} {
+		if err := c.receive(it); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, r, ok := c.next()
+	if !ok || r == nil || !r.IsWaiting() {
+		t.Fatalf("the first request is %+v, %v", r, ok)
+	}
+	for number := range uint64(2) {
+		if err := c.receive(item{kind: itemCancel, number: number + 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if r.IsWaiting() {
+		t.Error("the canceled request still waits")
+	}
+	canceled := make(chan struct{})
+	r.OnCancel(func() { close(canceled) })
+	<-canceled
+	if it, r, ok := c.next(); !ok || r != nil || it.kind != itemCancel || len(c.serving) != 0 {
+		t.Errorf("the second request is %+v %+v, %v; %d requests are served", it, r, ok, len(c.serving))
+	}
+}
+
 // cutting is a connection that breaks at one of its writes.
 type cutting struct {
 	net.Conn

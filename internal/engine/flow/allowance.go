@@ -71,9 +71,18 @@ type door struct {
 	counted, since, starting int64
 	known                    bool
 	recount                  time.Time // when the next count may start
+	// counting is the count in progress, or nil. Two counts at the same time would both subtract
+	// the executions that began before them, so executions would be forgotten.
+	counting *counting
 	// Starts per second: a bucket that holds the starts of one second.
 	tokens float64
 	filled time.Time
+}
+
+// counting is a count of open executions in progress.
+type counting struct {
+	done chan struct{} // closed at the end of the count
+	err  error         // why the count failed; set before done is closed
 }
 
 // Bounded reports whether the number of open executions of a tenant is limited.
@@ -160,29 +169,50 @@ func (d *door) leave(began bool) {
 	}
 }
 
-// count counts the open executions of the tenant in the store, unless the last count is recent.
-// fresh says whether it has counted.
+// count counts the open executions of the tenant in the store, unless the last count is recent or a
+// count is in progress. fresh says whether there is a new count.
 func (f *Flow) count(ctx context.Context, d *door) (fresh bool, err error) {
 	began := time.Now()
 	d.mu.Lock()
-	if d.known && began.Before(d.recount) {
+	if d.known && (d.counting != nil || began.Before(d.recount)) {
 		d.mu.Unlock()
 		return false, nil
 	}
-	d.recount = began.Add(recountRest) // until then, other goroutines do not count again
+	if c := d.counting; c != nil { // the first count: without it, no start can be admitted
+		d.mu.Unlock()
+		return c.wait(ctx)
+	}
+	c := &counting{done: make(chan struct{})}
+	d.counting = c
 	before := d.since
 	d.mu.Unlock()
 
 	n, err := f.store.Count(ctx, store.Query{Tenant: d.tenant, Statuses: []model.Status{model.Running}})
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	defer close(c.done)
+	d.counting = nil
 	if err != nil {
+		if ctx.Err() == nil {
+			c.err = err
+		}
 		d.recount = time.Time{}
 		return false, err
 	}
 	d.counted, d.known, d.since = n, true, d.since-before
 	d.recount = began.Add(max(recountRest, recountShare*time.Since(began)))
 	return true, nil
+}
+
+// wait waits for the end of a count. If the count ended because its own caller gave up, wait
+// returns fresh, so that the waiting caller tries again.
+func (c *counting) wait(ctx context.Context) (fresh bool, err error) {
+	select {
+	case <-c.done:
+		return c.err == nil, c.err
+	case <-ctx.Done():
+		return false, fault.New(fault.KindOf(ctx.Err()), "count the open executions: %w", context.Cause(ctx))
+	}
 }
 
 // Allowance returns what a tenant may use.

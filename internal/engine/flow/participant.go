@@ -40,6 +40,9 @@ type Participant struct {
 	// listed holds the places that were on pages of the ledger at the last view. Only UpdateMembers
 	// uses it.
 	listed map[limit.Place]bool
+	// stated holds the places that had settings at the last view: statements about claims of dead
+	// nodes, or answers about limits. Only UpdateMembers uses it.
+	stated map[limit.Place]bool
 }
 
 // NewParticipant returns the participant for a new life. The place is the epoch of that life.
@@ -95,6 +98,7 @@ func (s *Participant) UpdateMembers(v *store.View, owned int) (again bool) {
 		ids[v.Members[i].ID.String()] = true
 	}
 
+	gone := s.findGone(alive)
 	now := f.node.Now()
 	var dead []limit.Place
 	s.board.Change(now, func(k *BoardGate, tasks *queue.Board) (moved bool) {
@@ -123,7 +127,7 @@ func (s *Participant) UpdateMembers(v *store.View, owned int) (again bool) {
 	if s.searching.CompareAndSwap(false, true) {
 		if !f.node.Beside(func(ctx context.Context) {
 			defer s.searching.Store(false)
-			if err := s.search(ctx, alive, dead, owned); err == nil {
+			if err := s.search(ctx, gone, dead, owned); err == nil {
 				f.searches.OK()
 			} else if ctx.Err() == nil {
 				f.searches.Fail(err)
@@ -134,6 +138,20 @@ func (s *Participant) UpdateMembers(v *store.View, owned int) (again bool) {
 	}
 
 	return again
+}
+
+// findGone returns the places that are gone and have left settings. These places had settings at
+// the last view, so they had registered before it. The present view is later and does not list
+// them, so they are dead. A place that got its settings later may be newer than the present view.
+func (s *Participant) findGone(alive map[limit.Place]bool) map[limit.Place]bool {
+	stated, gone := s.flow.statedPlaces(), map[limit.Place]bool{}
+	for p := range stated {
+		if !alive[p] && s.stated[p] {
+			gone[p] = true
+		}
+	}
+	s.stated = stated
+	return gone
 }
 
 // clean returns the dead places whose claims the owners of all shards have found.
@@ -166,13 +184,14 @@ func (f *Flow) clean(v *store.View, alive map[limit.Place]bool, dead []limit.Pla
 }
 
 // search stores the statement that stored pages count the claims of dead nodes in the shards of
-// this node (see found). If there are no dead nodes, it removes the statement of this node instead.
-func (s *Participant) search(ctx context.Context, alive map[limit.Place]bool, dead []limit.Place, owned int) error {
+// this node (see found). If there are no dead nodes, it removes the statement of this node instead,
+// and the settings of places that are gone.
+func (s *Participant) search(ctx context.Context, gone map[limit.Place]bool, dead []limit.Place, owned int) error {
 	f := s.flow
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	if len(dead) == 0 {
-		return f.forgetFound(ctx, s.place, alive)
+		return f.forgetFound(ctx, s.place, gone)
 	}
 
 	var shards []model.ShardID
@@ -235,12 +254,12 @@ func (s *Participant) search(ctx context.Context, alive map[limit.Place]bool, de
 }
 
 // forgetFound removes this node's statement about claims of dead nodes, because no dead nodes are
-// left. It also removes the statements of dead nodes.
-func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[limit.Place]bool) error {
+// left. It also removes the settings of places that are gone.
+func (f *Flow) forgetFound(ctx context.Context, place limit.Place, gone map[limit.Place]bool) error {
 	obsolete := func() []store.Setting {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.obsolete(place, alive)
+		return f.obsolete(place, gone)
 	}
 	if len(obsolete()) == 0 {
 		return nil

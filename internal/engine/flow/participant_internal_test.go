@@ -34,7 +34,7 @@ func TestForgetWhatHasChanged(t *testing.T) {
 		}
 
 		forgot := make(chan error, 1)
-		go func() { forgot <- f.forgetFound(ctx, 1, map[limit.Place]bool{1: true}) }()
+		go func() { forgot <- f.forgetFound(ctx, 1, nil) }()
 		synctest.Wait() // until the goroutine waits for the turn
 		if _, err := st.PutSetting(ctx, said, f.all[said.SettingKey].Version); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,77 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 		}
 	}
 
-	if err := d.participant.search(ctx, map[limit.Place]bool{1: true, 3: true}, []limit.Place{2}, 1); err != nil || said != 1 {
+	if err := d.participant.search(ctx, nil, []limit.Place{2}, 1); err != nil || said != 1 {
 		t.Errorf("said %d times, %v", said, err)
+	}
+}
+
+// busy is a desk that runs the work that the Flow starts, when the test asks for it.
+type busy struct {
+	*desk
+	work []func(context.Context)
+}
+
+func (b *busy) Beside(do func(context.Context)) bool {
+	b.work = append(b.work, do)
+	return true
+}
+
+func (b *busy) do(ctx context.Context) {
+	for len(b.work) > 0 {
+		next := b.work[0]
+		b.work = b.work[1:]
+		next(ctx)
+	}
+}
+
+// A node registers while another node renews its lease, and stores a setting. The view of the
+// renewal does not list the new node, but the other node does not remove the setting. It removes
+// the settings of a dead node.
+func TestSettingsOfANewNodeStay(t *testing.T) {
+	t.Parallel()
+	set, ctx := oneAtATime(t), t.Context()
+	d, st := &busy{desk: newDesk(1, set)}, &shared{Store: memory.New(memory.Options{})}
+	f := New(Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: d, Timeout: time.Minute})
+	d.participant = f.NewParticipant(1, d, quiet{})
+	say := func(place limit.Place) {
+		t.Helper()
+		s := store.Setting{SettingKey: foundKey(place), Body: []byte("{}")}
+		s.Kind = settingUses
+		if _, err := st.PutSetting(ctx, s, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Load(ctx, 1<<62); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew := func(alive ...int64) (left []string) {
+		t.Helper()
+		v := &store.View{}
+		for _, epoch := range alive {
+			v.Members = append(v.Members, store.Member{NodeInfo: store.NodeInfo{ID: model.NodeID{byte(epoch)}}, Epoch: epoch})
+		}
+		d.participant.UpdateMembers(v, 1)
+		d.do(ctx)
+		all, err := st.ListSettings(ctx, "", settingUses)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range all {
+			left = append(left, s.Name)
+		}
+		return left
+	}
+
+	say(2)
+	say(3)
+	if left := renew(1, 2); !slices.Equal(left, []string{"2", "3"}) {
+		t.Errorf("the settings of places %v are left, although place 3 may be new", left)
+	}
+	if left := renew(1, 3); !slices.Equal(left, []string{"3"}) {
+		t.Errorf("the settings of places %v are left, and only place 3 is alive", left)
+	}
+	if left := renew(1); len(left) > 0 {
+		t.Errorf("the settings of places %v are left after their nodes have died", left)
 	}
 }

@@ -252,17 +252,38 @@ func (f *Flow) reply(ctx context.Context) error {
 	return err
 }
 
-// obsolete returns the settings of dead nodes, and this node's statement about claims of dead
-// nodes, in order. The caller must hold the lock.
-func (f *Flow) obsolete(place limit.Place, alive map[limit.Place]bool) (old []store.Setting) {
+// obsolete returns the settings of places that are gone, and this node's statement about claims of
+// dead nodes, in order. The caller must hold the lock.
+func (f *Flow) obsolete(place limit.Place, gone map[limit.Place]bool) (old []store.Setting) {
 	for _, key := range slices.SortedFunc(maps.Keys(f.all), store.SettingKey.Compare) {
-		if key.Kind != settingFound && key.Kind != settingUses {
-			continue
-		}
-		n, err := strconv.ParseInt(key.Name, 10, 64)
-		if p := limit.Place(n); err == nil && (!alive[p] || p == place && key.Kind == settingFound) {
+		p, ok := statingPlace(key)
+		if ok && (gone[p] || p == place && key.Kind == settingFound) {
 			old = append(old, f.all[key])
 		}
 	}
 	return old
+}
+
+// statedPlaces returns the places that have statements about claims of dead nodes, or answers about
+// limits.
+func (f *Flow) statedPlaces() map[limit.Place]bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	places := map[limit.Place]bool{}
+	for key := range f.all {
+		if p, ok := statingPlace(key); ok {
+			places[p] = true
+		}
+	}
+	return places
+}
+
+// statingPlace returns the place to which a setting belongs. ok is false if the setting belongs to
+// no place.
+func statingPlace(key store.SettingKey) (p limit.Place, ok bool) {
+	if key.Kind != settingFound && key.Kind != settingUses {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(key.Name, 10, 64)
+	return limit.Place(n), err == nil
 }

@@ -113,6 +113,42 @@ func TestAnswerThatIsNotStored(t *testing.T) {
 	}
 }
 
+// blind is a store whose first read of the settings fails. It counts the reads.
+type blind struct {
+	shared
+	reads int
+}
+
+func (s *blind) LoadSettings(ctx context.Context, after int64) (store.SettingChanges, error) {
+	if s.reads++; s.reads == 1 {
+		return store.SettingChanges{}, store.Errorf(store.Away, "load settings", "it cannot be reached")
+	}
+	return s.shared.LoadSettings(ctx, after)
+}
+
+// Another node says that settings have changed, and the read of the settings fails. The next flush
+// reads them.
+func TestHintOutlivesAFailedRead(t *testing.T) {
+	t.Parallel()
+	set, err := rule.NewSet(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, d, ctx := &blind{shared: shared{Store: memory.New(memory.Options{})}}, newDesk(1, set), t.Context()
+	f := New(Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: d, Timeout: time.Minute})
+	d.participant = f.NewParticipant(1, d, nil)
+	f.look = true
+	if err := f.flush(ctx); err == nil || st.reads != 1 {
+		t.Fatalf("the first flush: %v, %d reads", err, st.reads)
+	}
+
+	for range 2 {
+		if err := f.flush(ctx); err != nil || st.reads != 2 {
+			t.Errorf("the next flush: %v, %d reads", err, st.reads)
+		}
+	}
+}
+
 // Answers to an earlier question are out of date. So each question has a higher number than all
 // earlier questions, even if the process that asks has not seen the earlier questions.
 func TestAQuestionIsNotAnsweredByEarlierAnswers(t *testing.T) {

@@ -129,6 +129,9 @@ func (f *Flow) flush(ctx context.Context) error {
 
 	if look {
 		if err := f.refresh(ctx); err != nil {
+			f.mu.Lock()
+			f.look = true // the next flush tries again
+			f.mu.Unlock()
 			return err
 		}
 	}

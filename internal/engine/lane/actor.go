@@ -19,6 +19,12 @@ type actor struct {
 	// items that cannot be read, until the lane moves them out of the mailbox
 	damaged []model.MailboxItem
 	until   model.Time // when the actor leaves memory, unless a call comes first
+	// examined says that the lane has looked for suspects. Only calls up to the position left can
+	// be suspects without a mark: the lane has stored the later calls itself. lone is how many of
+	// them the lane has chosen to run alone. The lane may read the entity again and again.
+	examined bool
+	left     int64
+	lone     int
 }
 
 // job is a hand-over of calls to a worker. The calls have no effect until the lane commits the

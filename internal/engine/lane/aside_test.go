@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ import (
 )
 
 // sendDamaged commits messages of the other node. A nil message is stored in an unreadable form.
-func (f *foreignQueries) sendDamaged(to model.ShardID, ms ...*model.Message) {
+func (f *foreignNode) sendDamaged(to model.ShardID, ms ...*model.Message) {
 	f.r.t.Helper()
 	f.batch++
 	b := &store.Batch{Lane: f.ref, Number: f.batch, At: f.r.now}
@@ -365,6 +366,38 @@ func TestMisplacedRows(t *testing.T) {
 	r.wantEvents(a, "timer_fired t10")
 	if len(r.aside) != 3 {
 		t.Errorf("told of %+v", r.aside)
+	}
+	if n := r.l.Entries(); n != 1 {
+		t.Errorf("%d addresses are in memory, want only %s, which a worker holds", n, a)
+	}
+}
+
+// The store refuses batches that only remove remembered answers. These batches have nothing to do
+// with messages that cannot be read, so the lane sets such messages aside without delay.
+func TestRefusedTidyingDelaysNoMessage(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t)
+	r.join(1)
+	a := in(0, 0)
+	r.startRun(a)
+	for i := range 2 {
+		id := fmt.Sprint("request ", i)
+		r.send(model.Message{Kind: model.MessageSignal, To: a, Name: id, RequestID: id, Drawn: true}, id)
+		r.settle()
+		r.l.Tidy()
+		r.flush()
+		if r.commit == nil || len(r.commit.Forgets) != 1 {
+			t.Fatalf("the lane commits %+v, want the removal of an answer", r.commit)
+		}
+		r.fail(store.Refused)
+		r.settle()
+	}
+
+	f.sendDamaged(0, nil)
+	r.l.MailWaits()
+	r.settle()
+	if n := len(r.deadLetters()); n != 1 {
+		t.Errorf("%d dead letters, want the message that cannot be read", n)
 	}
 }
 

@@ -18,7 +18,7 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 		l.retryFree(now, err)
 		return
 	}
-	if len(first) == 0 {
+	if len(first) == 0 && len(l.flight.asides) > 0 { // else the batch only tidies, see Tidy
 		l.refuseAside(now, l.flight)
 	}
 

@@ -337,9 +337,9 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 // back. The lane does not wait for the claim to end. If the worker does not come back in time, the
 // claim is lost.
 func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
-	e := l.taskEntry(&ref.TaskRef)
-	if e == nil {
-		return
+	e := l.entries[ref.Address]
+	if l.dead != nil || e == nil || e.shard.freeing {
+		return // in no other case does the lane know the claim
 	}
 	p, ok := e.tasks.posted.get(ref.ID)
 	task := taskOf(e, ref.ID)

@@ -239,6 +239,9 @@ func (l *Lane) end(dead error, why string) {
 		for _, in := range e.backlog.inputs {
 			fail(in)
 		}
+		for _, in := range e.quarantine.reports {
+			l.unstored.add(in)
+		}
 		l.refuseReports(e)
 		l.letGoNow(e, why)
 		l.askAgain(e)

@@ -188,3 +188,27 @@ func TestBoardLearnsOfQuarantines(t *testing.T) {
 		t.Fatalf("the board knows about the quarantine of %v, want %v", b.quarantined, bad)
 	}
 }
+
+// The report of a task whose run is quarantined is kept in memory. When the lane ends, the report
+// is one of the outcomes that are not stored.
+func TestKeptReportsAreUnstored(t *testing.T) {
+	t.Parallel()
+	r, b, bad, claims := quarantinedWithTasks(t, 2)
+	b.report(claims[0])
+	r.settle()
+	r.l.Die(errInjected)
+	if got := r.l.Unstored(); got.Outcomes != 1 || !slices.Equal(got.Names, []string{bad.String()}) {
+		t.Errorf("%+v is not stored, want one outcome of %s", got, bad)
+	}
+}
+
+// The lane does not keep the address of a claim that it does not know.
+func TestDetachOfAnUnknownClaim(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.l.Detach(r.now, model.ClaimRef{TaskRef: model.TaskRef{Address: in(0, 0), Run: r.newRun(), ID: "t"}, Claim: 1})
+	r.settle()
+	if n := r.l.Entries(); n != 0 {
+		t.Errorf("%d addresses are in memory", n)
+	}
+}

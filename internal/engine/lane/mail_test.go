@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// foreignQueries is another node. It owns a shard and sends messages to the shards of our node.
-type foreignQueries struct {
+// foreignNode is another node. It owns a shard and sends messages to the shards of our node.
+type foreignNode struct {
 	r     *rig
 	ref   store.LaneRef
 	shard model.ShardID
@@ -21,12 +21,12 @@ type foreignQueries struct {
 }
 
 // foreignRig returns a rig that owns all shards except the last, and the node that owns the last.
-func foreignRig(t *testing.T, change ...func(*lane.Config)) (*rig, *foreignQueries) {
+func foreignRig(t *testing.T, change ...func(*lane.Config)) (*rig, *foreignNode) {
 	t.Helper()
 	r := newRig(t, change...)
 	r.giveUp(3)
 	r.settle()
-	f := &foreignQueries{r: r, shard: 3, sent: map[model.ShardID]int64{}}
+	f := &foreignNode{r: r, shard: 3, sent: map[model.ShardID]int64{}}
 	id := model.NodeID{15: 99}
 	reg, err := r.st.Register(t.Context(), store.NodeInfo{ID: id}, 1, time.Hour)
 	if err != nil {
@@ -40,7 +40,7 @@ func foreignRig(t *testing.T, change ...func(*lane.Config)) (*rig, *foreignQueri
 }
 
 // send commits messages of the other node, and returns the rows.
-func (f *foreignQueries) send(ms ...model.Message) []store.MessageRow {
+func (f *foreignNode) send(ms ...model.Message) []store.MessageRow {
 	f.r.t.Helper()
 	f.batch++
 	b := &store.Batch{Lane: f.ref, Number: f.batch, At: f.r.now}

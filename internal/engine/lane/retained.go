@@ -43,10 +43,12 @@ type retention struct {
 }
 
 // plan sets the time of the next look: half of RetainEvery from now, plus a part of the other half
-// that depends on the node and the lane. So nodes that started together do not look together.
+// that depends on the node and the lane. So nodes that started together, and the lanes of a node,
+// do not look together.
 func (r *retention) plan(cfg *Config, now model.Time) {
-	spread := binary.BigEndian.Uint64(cfg.Ref.Node[8:]) + uint64(cfg.Ref.Lane)*uint64(cfg.RetainEvery)/uint64(cfg.Lanes)
-	r.at = now.Add(cfg.RetainEvery/2 + time.Duration(spread%uint64(cfg.RetainEvery/2+1)))
+	half := uint64(cfg.RetainEvery / 2)
+	spread := binary.BigEndian.Uint64(cfg.Ref.Node[8:])%(half+1) + uint64(cfg.Ref.Lane)*half/uint64(cfg.Lanes)
+	r.at = now.Add(cfg.RetainEvery/2 + time.Duration(spread%(half+1)))
 }
 
 // finish notes that an input of a page is finished.

@@ -36,7 +36,15 @@ func (l *Lane) suspect(e *entry) {
 		n.Pardon(l.cfg.Ref.Node)
 		return
 	}
-	sh.lone += n.Suspect(l.cfg.Ref.Node, loneCalls-sh.lone)
+	a := e.actor
+	if a.left = min(a.left, n.LastPosition()); !a.examined {
+		// The lane stores calls only for entities that it has read, so all stored calls are left
+		// from the last owner.
+		a.examined, a.left = true, n.LastPosition()
+	}
+	lone := n.Suspect(l.cfg.Ref.Node, a.left, loneCalls-sh.lone+a.lone)
+	sh.lone += max(0, lone-a.lone)
+	a.lone = max(a.lone, lone)
 }
 
 // accuse notes the suspects of an entity before the lane runs them.

@@ -448,3 +448,57 @@ func TestCallFromTheStoreAfterACrash(t *testing.T) {
 	r.note()
 	r.wantMaking("late")
 }
+
+// The store refuses a batch, and the lane reads an entity again. A call that the lane itself has
+// stored since the last owner died is no suspect.
+func TestCallsOfThisOwnerAreNoSuspects(t *testing.T) {
+	t.Parallel()
+	r, a, b := newSuspects(t)
+	r.work()
+	r.operation(a, "add", "new", "new", oneWay)
+	r.settle()
+	r.wantMaking("new")
+	r.operation(a, "add", "newer", "newer", oneWay)
+	r.operation(b, "add", "other", "other", oneWay)
+	r.flush()
+	r.fail(store.Refused)
+	r.settle()
+	r.wantDeaths(a, "new:0.0 newer:0.0")
+	r.work()
+	r.wantState(a, "1;bomb;3;new;newer;")
+	r.wantState(b, "9;other;")
+}
+
+// A shard has as many suspects as may run alone. The lane reads their entity twice, because the
+// store refuses a batch. The suspects still run alone.
+func TestSuspectsThatAreReadAgainRunAlone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a, b := ledger("a"), ledger("b")
+	for i := 0; a.Shard(shards) != b.Shard(shards); i++ {
+		b = ledger(fmt.Sprint("b", i))
+	}
+	for i := range 32 {
+		r.operation(a, "add", fmt.Sprint("a", i), fmt.Sprint("a", i), oneWay)
+		r.operation(b, "add", fmt.Sprint("b", i), fmt.Sprint("b", i), oneWay)
+	}
+	r.settle()
+	r.crash()
+	r.note()
+	r.fail(store.Refused)
+	r.settle()
+	r.pass(time.Minute)
+
+	made := 0
+	for ; len(r.operations) > 0; made++ {
+		if got := r.runningInputs(); len(got) != 1 {
+			t.Fatalf("workers make %q, want one call at a time", got)
+		}
+		r.serve(1)
+		r.settle()
+	}
+	if made != 64 {
+		t.Errorf("%d calls ran alone, want 64", made)
+	}
+}

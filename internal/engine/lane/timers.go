@@ -37,10 +37,11 @@ func (l *Lane) fireTimers(now model.Time) {
 
 // fire gives a due timer to its run.
 func (l *Lane) fire(now model.Time, t store.Timer) {
-	e := l.entry(t.Address)
-	if e == nil || e.shard.draining || l.passOver(t.Shard, t.Address, "a timer") {
+	sh := l.shards[t.Shard]
+	if sh == nil || sh.draining || l.passOver(t.Shard, t.Address, "a timer") {
 		return
 	}
+	e := l.entry(t.Address)
 	l.take(now, e, &timerInput{inputBase{address: &e.address, run: t.Run}, t.ID})
 }
 

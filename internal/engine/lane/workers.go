@@ -195,7 +195,12 @@ func (w *workers) unstrand(e *entry) {
 	w.leaveLine(e)
 	if e.wait.worker {
 		k := e.kind()
-		w.unserved[k] = slices.DeleteFunc(w.unserved[k], func(x *entry) bool { return x == e })
+		left := slices.DeleteFunc(w.unserved[k], func(x *entry) bool { return x == e })
+		if len(left) > 0 {
+			w.unserved[k] = left
+		} else {
+			delete(w.unserved, k) // clients choose the names of workflows, so there may be many
+		}
 		e.wait.worker = false
 	}
 }

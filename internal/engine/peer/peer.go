@@ -7,9 +7,10 @@
 //
 // [Post] sends a message over a connection between the two nodes if there is one. Otherwise it
 // sends the message through the store, which every node reaches. Hints make that fast. If a hint is
-// lost, a node that waits for an answer still finds the message, because it reads the store once a
-// second. Every other node finds the message when it renews its lease: the store then reports that
-// messages wait.
+// lost, a node that may get an answer through the store still finds the message, because it reads
+// the store once a second: a node that has sent a message through the store a moment ago, or that
+// waits for an answer and has lost a connection. Every other node finds the message when it renews
+// its lease: the store then reports that messages wait.
 package peer
 
 import (
@@ -151,6 +152,15 @@ func (p *Post) send(m store.PeerMail, kind byte, body []byte) {
 	default:
 	}
 	p.lookout.Expect()
+}
+
+// HandleLoss tells the Post that a connection to another node is lost. The answers for which
+// callers wait may now come through the store. A question that was sent over a connection does not
+// make Run read the store, because its answer nearly always comes over that connection.
+func (p *Post) HandleLoss() {
+	if p.mayReceive() {
+		p.lookout.Expect()
+	}
 }
 
 // LookNow makes Run read the store now, because a message may have arrived. It returns without

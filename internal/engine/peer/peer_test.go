@@ -3,6 +3,7 @@ package peer_test
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,6 +90,66 @@ func TestPost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A node asks another one over their connection, and the connection breaks. The answer comes
+// through the store, without a hint. The node that asks reads the store once a second, so it soon
+// gets the answer. While the connection lasts, that node does not read the store.
+func TestAnswerAfterTheConnectionIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &readCounter{Store: memory.New(memory.Options{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ids := []model.NodeID{{1}, {2}}
+		asked := make(chan *store.PeerMail, 1)
+		asker := peer.New(peer.Config{
+			Self: ids[0], Mail: st, Hints: notify.NoHub{}, Log: slog.New(slog.DiscardHandler), Handler: echo{},
+			Direct: func(m *store.PeerMail) bool {
+				asked <- m
+				return true
+			},
+		})
+		other := peer.New(peer.Config{Self: ids[1], Mail: st.Store, Hints: notify.NoHub{}, Log: slog.New(slog.DiscardHandler), Handler: echo{}})
+		go asker.Run(ctx)
+		go other.Run(ctx)
+		synctest.Wait() // until both nodes expect nothing
+
+		answered := make(chan string)
+		go func() {
+			brief, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			a, err := asker.Call(brief, ids[1], []byte("hello"))
+			if err != nil {
+				t.Error(err)
+			}
+			answered <- string(a)
+		}()
+		question := <-asked
+		time.Sleep(10 * time.Second)
+		if n := st.reads.Load(); n != 0 {
+			t.Errorf("the node read the store %d times while it had a connection", n)
+		}
+
+		began := time.Now()
+		asker.HandleLoss()
+		other.Hear(question)
+		if a := <-answered; a != "re hello" || time.Since(began) > 2*time.Second {
+			t.Errorf("answered %q after %s", a, time.Since(began))
+		}
+		cancel()
+	})
+}
+
+// readCounter counts how often a node reads its messages.
+type readCounter struct {
+	*memory.Store
+	reads atomic.Int64
+}
+
+func (c *readCounter) TakePeerMail(ctx context.Context, to model.NodeID, page, bytes int) ([]store.PeerMail, error) {
+	c.reads.Add(1)
+	return c.Store.TakePeerMail(ctx, to, page, bytes)
 }
 
 // counting counts the messages that it gets.

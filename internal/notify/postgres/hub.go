@@ -65,6 +65,9 @@ const (
 	deafPause      = time.Minute
 )
 
+// errLate says that a notification did not arrive in time, although no pooler is known to lose it.
+var errLate = fmt.Errorf("a notification of this process did not arrive within %s: the database, or a connection pooler in front of it, is overloaded", probeTimeout)
+
 var errDeaf = errors.New("a connection pooler shares server connections between transactions, so notifications cannot be received; use session mode")
 
 // Hub is a notify.Hub on PostgreSQL.
@@ -316,7 +319,7 @@ func (h *Hub) probe(ctx context.Context, conn, sender *pgx.Conn) error {
 		n, err := conn.WaitForNotification(waits)
 		switch {
 		case waits.Err() != nil && h.ctx.Err() == nil:
-			return errDeaf
+			return whyUnheard(ctx, conn, sender)
 		case err != nil:
 			return err
 		case n.Payload == greeting:
@@ -326,6 +329,15 @@ func (h *Hub) probe(ctx context.Context, conn, sender *pgx.Conn) error {
 			h.local.Publish(hint)
 		}
 	}
+}
+
+// whyUnheard says why a greeting has not arrived. A pooler may share server connections although
+// subscribe has not detected that, and loses the greeting. An overloaded server delivers it late.
+func whyUnheard(ctx context.Context, conn, sender *pgx.Conn) error {
+	if sender != conn && errors.Is(pooler.Check(ctx, conn.PgConn(), sender.PgConn()), pooler.ErrShared) {
+		return errDeaf
+	}
+	return errLate
 }
 
 func (h *Hub) report(err error) {

@@ -126,7 +126,7 @@ func (p *part) comeBack() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answers++
-	p.away = absence{probe: p.away.probe}
+	p.failed, p.away = time.Time{}, absence{probe: p.away.probe}
 }
 
 // beginCall returns how often the part has answered so far, for judge.

@@ -388,3 +388,85 @@ func TestMembersDoNotWaitForAMemberThatIsAway(t *testing.T) {
 		}
 	})
 }
+
+// lagging is a member that takes a while for each renewal.
+type lagging struct {
+	store.Part
+	takes  time.Duration
+	renews atomic.Int64
+}
+
+func (l *lagging) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
+	l.renews.Add(1)
+	time.Sleep(l.takes)
+	return l.Part.Renew(ctx, r)
+}
+
+// A member is not slow because a renewal always visits it. Only the time of each visit counts.
+func TestOverlappingVisits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := memory.Options{Shards: 2, Groups: []model.Group{{Name: "eu", Shards: 1}}}
+		eu := &lagging{Part: memory.New(o), takes: 800 * time.Millisecond}
+		s, err := partitioned.New(memory.New(o), []partitioned.Member{{Name: "eu", Groups: []string{"eu"}, Store: eu}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		node := model.NodeID{1}
+		reg, err := s.Register(t.Context(), store.NodeInfo{ID: node}, 2, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		const rounds = 10
+		var wg sync.WaitGroup
+		for range rounds {
+			wg.Go(func() {
+				if _, err := s.Renew(t.Context(), store.RenewRequest{Node: node, Epoch: reg.Epoch, TTL: time.Minute}); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(500 * time.Millisecond)
+		}
+		wg.Wait()
+		if n := eu.renews.Load(); n != rounds {
+			t.Errorf("%d of %d renewals visited the member", n, rounds)
+		}
+	})
+}
+
+// A member has failed, and then answers a read. So it is there, and a node takes its shards.
+func TestMemberIsBackAfterARead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newSilentScene(t)
+		node, ctx := model.NodeID{1}, t.Context()
+		reg, err := c.store.Register(ctx, store.NodeInfo{ID: node}, 3, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		// The member does not answer this renewal. Then it is there again.
+		c.eu.down.Store(true)
+		renewed := make(chan error)
+		go func() {
+			_, err := c.store.Renew(ctx, store.RenewRequest{Node: node, Epoch: reg.Epoch, TTL: time.Minute})
+			renewed <- err
+		}()
+		synctest.Wait()
+		c.eu.down.Store(false)
+		if err := <-renewed; err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := c.load(); err != nil {
+			t.Fatal(err)
+		}
+
+		got, err := c.store.Acquire(ctx, node, reg.Epoch, []model.ShardID{0, 1})
+		if err != nil || len(got) != 2 {
+			t.Errorf("the node takes %+v, %v, want both shards", got, err)
+		}
+	})
+}

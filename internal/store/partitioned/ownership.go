@@ -158,8 +158,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 	visits := make(chan []answer[visit], 1)
 	if !s.start(2*longestWait+r.TTL, func(context.Context) {
 		visits <- inMembers(s.closing, s, s.idle(), waitFor(r.TTL), func(ctx context.Context, p *part) (visit, error) {
-			p.beginVisit()
-			defer p.endVisit()
+			defer p.endVisit(p.beginVisit())
 			if err := s.join(ctx, p, r.Node); err != nil {
 				return visit{}, err
 			}
@@ -199,12 +198,11 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 	return v, nil
 }
 
-// idle returns the members without a visit (a call of a renewal) that has lasted longer than
-// slowAfter.
+// idle returns the members that are not slow.
 func (s *Store) idle() (out []*part) {
 	for _, p := range s.parts[1:] {
 		p.mu.Lock()
-		slow := p.visits > 0 && time.Since(p.busy) > slowAfter
+		slow := p.isSlow()
 		p.mu.Unlock()
 		if !slow {
 			out = append(out, p)
@@ -213,18 +211,19 @@ func (s *Store) idle() (out []*part) {
 	return out
 }
 
-func (p *part) beginVisit() {
+func (p *part) beginVisit() (begun time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.visits++; p.visits == 1 {
-		p.busy = time.Now()
-	}
+	begun = time.Now()
+	p.visits = append(p.visits, begun)
+	return begun
 }
 
-func (p *part) endVisit() {
+func (p *part) endVisit(begun time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.visits--
+	i := slices.Index(p.visits, begun)
+	p.visits = slices.Delete(p.visits, i, i+1)
 }
 
 // complete puts the owners of the shards of members into a view of the home.

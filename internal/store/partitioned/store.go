@@ -71,11 +71,10 @@ type part struct {
 	owners  []store.ShardOwner // the owners of its shards, as last seen
 	looks   int64              // calls so far that read the owners
 	seen    int64              // the last look that counts; answers of earlier ones are out of date
-	failed  time.Time          // when note last saw a failure; zero if it saw a success since
+	failed  time.Time          // when note last saw a failure; zero if the part has answered since
 	away    absence            // for reads
 	answers int64              // calls so far that prove that the part is there
-	busy    time.Time          // when visits last rose from zero
-	visits  int                // visits in progress
+	visits  []time.Time        // when the visits in progress began, the oldest first
 	// forgets are remembered answers of this part that batches of other parts want to remove.
 	forgets []store.RequestKey
 }
@@ -224,16 +223,13 @@ func (p *part) explain(err error) error {
 
 // note remembers whether a call to the part has succeeded.
 func (p *part) note(err error) {
-	if err == nil {
-		p.comeBack()
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	switch {
 	case err == nil:
-		p.failed = time.Time{}
+		p.comeBack()
 	case isTrouble(err):
+		p.mu.Lock()
 		p.failed = time.Now()
+		p.mu.Unlock()
 	}
 }
 
@@ -247,8 +243,12 @@ func isTrouble(err error) bool {
 func (p *part) isSick() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.failed.IsZero() && time.Since(p.failed) < sickFor || p.visits > 0 && time.Since(p.busy) > slowAfter
+	return !p.failed.IsZero() && time.Since(p.failed) < sickFor || p.isSlow()
 }
+
+// isSlow reports whether a visit (a call of a renewal) has lasted longer than slowAfter. The caller
+// holds the mutex.
+func (p *part) isSlow() bool { return len(p.visits) > 0 && time.Since(p.visits[0]) > slowAfter }
 
 // start runs a call that outlives its caller, until the store is closed or the time is over. It
 // returns false if the store is closed.

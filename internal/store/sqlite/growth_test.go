@@ -6,6 +6,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // logBook is a logger whose lines a test reads.
@@ -90,5 +93,40 @@ func TestLargeCommitIsNotReported(t *testing.T) {
 	}
 	if lines := book.lines("level="); len(lines) != 0 {
 		t.Errorf("reported:\n%s", strings.Join(lines, ""))
+	}
+}
+
+// Damage may leave deleted runs with ids of a wrong length. A sweep removes them too. Otherwise
+// they would take the place of other deleted runs in each sweep.
+func TestSweepOfInvalidIDs(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	b := newBench(t, Config{})
+	garbage := func() (n int64) {
+		t.Helper()
+		err := b.s.read(t.Context(), "count", func(c *conn) (err error) {
+			n, _, err = c.number("select count(*) from perdure_garbage")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	err := b.s.write(t.Context(), "damage", func(w *writer) error {
+		_, err := w.conn.exec("insert into perdure_garbage (shard, run) values (?1, x''), (?1, x'01'), (?1, x'0102'), (?1, zeroblob(17)), (?1, ?2)", int(b.run.Shard), bytes.Repeat([]byte{0xff}, 16))
+		return err
+	})
+	if n := garbage(); err != nil || n != 5 {
+		t.Fatalf("%d deleted runs, %v", n, err)
+	}
+
+	for range 3 {
+		if _, err := b.s.Sweep(t.Context(), store.SweepRequest{Shards: []model.ShardID{b.run.Shard}, Limit: 2}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := garbage(); n != 0 {
+		t.Errorf("%d deleted runs are left", n)
 	}
 }

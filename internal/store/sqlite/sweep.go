@@ -176,11 +176,12 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 	if limit <= 0 {
 		return 0, nil
 	}
-	var runs []model.RunID
+	// These are bytes, because the entry of an invalid id must go too. If such entries stayed, they
+	// would fill the limit of each sweep.
+	var runs [][]byte
 
 	err = c.query(sqlGarbageRuns, func(q *stmt) error {
-		id, _ := q.id(0) // an invalid id has no events, and its entry stays
-		runs = append(runs, id)
+		runs = append(runs, append([]byte{}, q.raw(0)...))
 		return nil
 	}, int(shard), limit)
 	if err != nil {
@@ -193,7 +194,7 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 		if swept >= limit {
 			return swept, nil
 		}
-		first, found, err := c.number(sqlFirstEvent, run[:], int(shard))
+		first, found, err := c.number(sqlFirstEvent, run, int(shard))
 		if err != nil {
 			return swept, err
 		}
@@ -201,10 +202,10 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 		if found {
 			// Positions have no gap, so at most this many rows are deleted.
 			end := first + int64(limit-swept)
-			if _, err := c.exec(sqlSweepBodies, run[:], int(shard), end); err != nil {
+			if _, err := c.exec(sqlSweepBodies, run, int(shard), end); err != nil {
 				return swept, err
 			}
-			n, err := c.exec(sqlSweepEvents, run[:], int(shard), end)
+			n, err := c.exec(sqlSweepEvents, run, int(shard), end)
 			if err != nil {
 				return swept, err
 			}
@@ -221,7 +222,7 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 			return swept, nil
 		}
 
-		if _, err := c.exec(sqlSweepGarbage, run[:], int(shard)); err != nil {
+		if _, err := c.exec(sqlSweepGarbage, run, int(shard)); err != nil {
 			return swept, err
 		}
 		swept++

@@ -151,13 +151,13 @@ const (
 )
 
 // sweepTasks deletes the data and log lines of the tasks of a deleted run.
-func sweepTasks(c *conn, run model.RunID, shard model.ShardID, limit int) (swept int, err error) {
+func sweepTasks(c *conn, run []byte, shard model.ShardID, limit int) (swept int, err error) {
 	// The subquery of each statement bounds the number of deleted rows.
 	for _, sql := range [...]string{sqlSweepData, sqlSweepLogs} {
 		if swept >= limit {
 			break
 		}
-		n, err := c.exec(sql, run[:], int(shard), limit-swept)
+		n, err := c.exec(sql, run, int(shard), limit-swept)
 		if err != nil {
 			return swept, err
 		}
