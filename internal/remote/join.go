@@ -163,7 +163,7 @@ func (m *membership) join(ctx context.Context) error {
 	return err
 }
 
-// answerJoin gives an answer to the caller of join, and reports whether one waits for it. The caller
+// answerJoin gives an answer to the caller of join, and reports whether one waits. The caller
 // holds the lock of the work.
 func (m *membership) answerJoin(err error) bool {
 	if !m.joining {

@@ -270,7 +270,7 @@ func TestItemsThatCannotBe(t *testing.T) {
 		item.ProtoReflect().Set(f, item.ProtoReflect().NewField(f))
 		w := unconnected(WorkConfig{Log: slog.New(slog.DiscardHandler)})
 		switch err := w.take(item); item.GetItem().(type) {
-		case *pb.ServerItem_Joined, *pb.ServerItem_Left, *pb.ServerItem_Drain: // say nothing that matters
+		case *pb.ServerItem_Joined, *pb.ServerItem_Left, *pb.ServerItem_Drain: // harmless
 		default:
 			if !errors.Is(err, errNoRole) {
 				t.Errorf("%s without a role: %v", f.Name(), err)

@@ -286,7 +286,7 @@ type role interface {
 	lost(unsent []*pb.WorkerItem) *pb.Join
 	// resume sends what the offer does not contain, after the server has taken the role back.
 	resume()
-	// refuse takes everything from the worker, because the server has refused to take the role back.
+	// refuse takes everything from the worker, because the server does not take the role back.
 	refuse(why error)
 }
 

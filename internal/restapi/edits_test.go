@@ -39,8 +39,8 @@ func (e *refusingEdits) Entity(context.Context, model.Address) (info api.EntityI
 	return info, nil
 }
 
-// The answer to an edit is 412 only if the entity has another version, because then the caller reads
-// the entity again. If the entity is locked, or an operation runs, the answer is 409.
+// The answer to an edit is 412 only if the entity has another version: the caller then reads the
+// entity again. If the entity is locked, or an operation runs, the answer is 409.
 func TestStatusOfRefusedEdits(t *testing.T) {
 	t.Parallel()
 	e := &refusingEdits{}

@@ -47,8 +47,8 @@ func (l *lockedBuffer) text() string {
 	return l.b.String()
 }
 
-// A request that panics fails without ending the server. Neither the client nor the log sees a value
-// that may quote a payload. The log has the path, the stack and what the runtime says.
+// A request that panics fails without ending the server. Neither the client nor the log sees a
+// value that may quote a payload. The log has the path, the stack and what the runtime says.
 func TestPanicsKeepPayloadsOutOfTheLog(t *testing.T) {
 	t.Parallel()
 	p, log := &panicking{}, &lockedBuffer{}
