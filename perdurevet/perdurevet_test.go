@@ -32,7 +32,8 @@ var all = &analysis.Analyzer{
 
 // TestSnippets runs the checks over right and wrong programs that use the real package. With a
 // stub, the programs would still compile after a change of the real package, although the checks
-// look for names that the real package no longer has.
+// look for names that the real package no longer has. The programs include all examples of the
+// design, which must have no findings.
 func TestSnippets(t *testing.T) {
 	t.Parallel()
 	// The root has the go.mod, so that the snippets are packages of this module.
@@ -41,18 +42,6 @@ func TestSnippets(t *testing.T) {
 		t.Fatal(err)
 	}
 	analysistest.Run(t, root, all, "./perdurevet/testdata/src/...")
-}
-
-// TestAhead runs the checks over programs that use a stub of the root package. The stub was written
-// before the root package had these features. The programs include all examples of the design,
-// which must have no findings.
-func TestAhead(t *testing.T) {
-	t.Parallel()
-	dir, err := filepath.Abs("testdata/ahead")
-	if err != nil {
-		t.Fatal(err)
-	}
-	analysistest.Run(t, dir, all, "ahead", "programs/...")
 }
 
 // TestDocumented checks that every check has a row in the documentation. Findings link to the

@@ -109,7 +109,7 @@ type KeyInfo struct {
 	Roles []string
 	// Expires is when the key ends by itself; zero for never.
 	Expires model.Time
-	// Used is roughly when a server last accepted the key (to within some minutes); zero for never.
+	// Used is when a server last accepted the key, to within about ten minutes; zero for never.
 	Used model.Time
 }
 

@@ -228,6 +228,29 @@ func TestWhatIsNotRecorded(t *testing.T) {
 	}
 }
 
+// A message that a program delivers is recorded as the call that it stands for.
+func TestDeliveredMessagesAreRecorded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx := w.as(ann)
+	schedule, order := model.Address{Tenant: "acme", Type: "perdure.schedule", Key: "nightly"}, model.Address{Tenant: "acme", Type: "order", Key: "1"}
+	for _, m := range []model.Message{
+		{Kind: model.MessageStart, To: schedule}, {Kind: model.MessageSignal, To: schedule, Name: "s"}, {Kind: model.MessageCancel, To: order},
+		{Kind: model.MessageStart, To: order}, {Kind: model.MessageSignal, To: order, Name: "s"}, {Kind: model.MessageCall, To: order},
+	} {
+		_ = w.backend.Deliver(ctx, &m)
+	}
+
+	var got []string
+	for _, e := range w.list(api.AuditRequest{}) {
+		got = append(got, e.Call+" "+e.Resource)
+	}
+	slices.Sort(got)
+	if want := []string{"Cancel execution order/1", "Signal schedule nightly", "Start schedule nightly"}; !slices.Equal(got, want) {
+		t.Errorf("recorded: %q, want %q", got, want)
+	}
+}
+
 // If the log cannot record an action, the action does not happen. If it cannot record the outcome,
 // the action has happened, and the outcome in its entry stays "unknown".
 func TestActionsThatCannotBeRecorded(t *testing.T) {

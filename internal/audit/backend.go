@@ -104,14 +104,21 @@ func (b *backend) ofSchedule(ctx context.Context, call string, a model.Address, 
 	return b.log.record(ctx, api.AuditEntry{Tenant: a.Tenant, Call: call, Resource: about(a)}, act)
 }
 
-// Deliver records a message that cancels an execution, as Cancel does.
+// Deliver records a message as the call that it stands for: cancels, and starts of and signals to
+// schedules.
 func (b *backend) Deliver(ctx context.Context, m *model.Message) error {
 	act := func(ctx context.Context) (any, error) { return nil, b.Backend.Deliver(ctx, m) }
-	if m.Kind != model.MessageCancel {
+	switch m.Kind {
+	case model.MessageCancel:
+		return b.log.record(ctx, api.AuditEntry{Tenant: m.To.Tenant, Call: "Cancel", Resource: about(m.To), RequestID: m.RequestID}, act)
+	case model.MessageStart:
+		return b.ofSchedule(ctx, "Start", m.To, act)
+	case model.MessageSignal:
+		return b.ofSchedule(ctx, "Signal", m.To, act)
+	default:
 		_, err := act(ctx)
 		return err
 	}
-	return b.log.record(ctx, api.AuditEntry{Tenant: m.To.Tenant, Call: "Cancel", Resource: about(m.To), RequestID: m.RequestID}, act)
 }
 
 // Cancel asks an execution to end.

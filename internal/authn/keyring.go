@@ -49,6 +49,7 @@ type credential struct {
 	refused error
 	valid   context.Context //nolint:containedctx // ends when the key ends
 	end     context.CancelCauseFunc
+	expire  *time.Timer // ends the calls of the key; nil if the key does not expire
 	// used is when a caller last used the key, as a model.Time; 0 for never.
 	used atomic.Int64
 }
@@ -63,7 +64,8 @@ func NewKeyring(static *AdminKey) *Keyring {
 }
 
 // Set replaces the stored keys and the set of disabled tenants. It ends the calls of callers whose
-// key was removed or changed, and of callers whose tenant was disabled.
+// key was removed or has changed, and of callers whose tenant was disabled. The calls of a key with
+// another expiry continue until then.
 func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 	r.setting.Lock()
 	defer r.setting.Unlock()
@@ -94,12 +96,12 @@ func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 		}
 
 		was := old[k.ID]
-		same := was != nil && was.key.Tenant == k.Tenant && bytes.Equal(was.key.Sum, k.Sum) &&
-			was.key.Expires == k.Expires && slices.Equal(was.key.Roles, k.Roles)
+		same := was != nil && was.key.Tenant == k.Tenant && bytes.Equal(was.key.Sum, k.Sum) && slices.Equal(was.key.Roles, k.Roles)
 		if same && (was.refused == nil) == (refused == nil) {
-			next[k.ID] = was
-			delete(old, k.ID)
-			continue
+			if next[k.ID] = was.withExpiry(k); next[k.ID] != nil {
+				delete(old, k.ID)
+				continue
+			}
 		}
 		next[k.ID] = newCredential(k, refused)
 		if was != nil {
@@ -149,11 +151,33 @@ var (
 func newCredential(k Key, refused error) *credential {
 	c := &credential{key: k, name: "key " + k.ID, refused: refused}
 	c.valid, c.end = context.WithCancelCause(context.Background())
-	if !k.Expires.IsZero() {
-		expire := time.AfterFunc(time.Until(k.Expires.Std()), func() { c.end(errExpired) })
-		context.AfterFunc(c.valid, func() { expire.Stop() })
-	}
+	c.endInTime()
 	return c
+}
+
+// endInTime ends the calls of the key when the key expires.
+func (c *credential) endInTime() {
+	if c.key.Expires.IsZero() {
+		return
+	}
+	expire := time.AfterFunc(time.Until(c.key.Expires.Std()), func() { c.end(errExpired) })
+	context.AfterFunc(c.valid, func() { expire.Stop() })
+	c.expire = expire
+}
+
+// withExpiry returns the credential of a key k that differs from the key of c only in its expiry.
+// The calls of the key continue. withExpiry returns nil if the calls have ended.
+func (c *credential) withExpiry(k Key) *credential {
+	if c.key.Expires == k.Expires {
+		return c
+	}
+	if c.expire != nil && !c.expire.Stop() || c.valid.Err() != nil {
+		return nil
+	}
+	later := &credential{key: k, name: c.name, refused: c.refused, valid: c.valid, end: c.end}
+	later.used.Store(c.used.Load())
+	later.endInTime()
+	return later
 }
 
 // Authenticate returns the caller.

@@ -154,3 +154,54 @@ func TestKeyExpires(t *testing.T) {
 		}
 	})
 }
+
+// The calls of a key continue when the key gets another expiry, as when an operator rotates it with
+// an overlap, and end when it has expired.
+func TestKeyGetsAnotherExpiry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		static, err := authn.NewAdminKey(key, "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ring := authn.NewKeyring(static)
+		k, secret := authn.NewKey("acme")
+		k.Roles = []string{"worker"}
+		ring.Set([]authn.Key{k}, nil)
+		who, err := ring.Authenticate(t.Context(), present(secret))
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		for _, hours := range []int{1, 3, 2} {
+			k.Expires = model.TimeOf(time.Now().Add(time.Duration(hours) * time.Hour))
+			ring.Set([]authn.Key{k}, nil)
+			if who.Valid.Err() != nil {
+				t.Fatalf("the calls have ended: %v", context.Cause(who.Valid))
+			}
+			if used := ring.Uses(); len(used) != 1 {
+				t.Errorf("used %+v", used)
+			}
+		}
+		time.Sleep(2*time.Hour - 1)
+		synctest.Wait()
+		if who.Valid.Err() != nil {
+			t.Fatalf("the calls have ended early: %v", context.Cause(who.Valid))
+		}
+		time.Sleep(time.Microsecond)
+		synctest.Wait()
+		if cause := context.Cause(who.Valid); cause == nil || cause.Error() != "the key has expired" {
+			t.Errorf("the calls ended with %v", cause)
+		}
+
+		k.Expires = model.TimeOf(time.Now().Add(time.Hour))
+		ring.Set([]authn.Key{k}, nil)
+		if who, err = ring.Authenticate(t.Context(), present(secret)); err != nil || who.Valid.Err() != nil {
+			t.Errorf("a key that has got more time: %v, %v", err, context.Cause(who.Valid))
+		}
+		ring.Set(nil, nil)
+		if cause := context.Cause(who.Valid); cause == nil || cause.Error() != "the key was revoked" {
+			t.Errorf("the calls ended with %v", cause)
+		}
+	})
+}

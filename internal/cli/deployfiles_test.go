@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -184,7 +185,7 @@ func TestDeploymentFiles(t *testing.T) {
 	unit := readDoc(t, "deploy/perdure.service")
 	start := regexp.MustCompile(`(?m)^ExecStart=.*$`).FindString(unit)
 	check("perdure.service", start, 2)
-	for _, want := range []string{"ProtectProc=invisible", "ProtectSystem=strict", "NoNewPrivileges=yes", "DynamicUser=yes"} {
+	for _, want := range []string{"ProtectProc=invisible", "ProtectSystem=strict", "NoNewPrivileges=yes", "DynamicUser=yes", fmt.Sprintf("RestartPreventExitStatus=%d", exitRefused)} {
 		if !strings.Contains(unit, "\n"+want+"\n") {
 			t.Errorf("perdure.service has no %s", want)
 		}

@@ -186,6 +186,10 @@ func TestDockerfiles(t *testing.T) {
 		if !slices.Equal(m.ports, ports) {
 			t.Errorf("%s exposes %q, the server listens on %q", name, m.ports, ports)
 		}
+		// A published port leads to the address of the container, not to its loopback address.
+		if listens := regexp.MustCompile(`--listen=(\S+)`).FindStringSubmatch(strings.Join(m.command, " ")); name == "deploy/Dockerfile" && (listens == nil || isLoopback(listens[1])) {
+			t.Errorf("%s starts %q, which no published port reaches", name, m.command)
+		}
 	}
 
 	ignored := strings.Split(readDoc(t, ".dockerignore"), "\n")

@@ -29,18 +29,33 @@ type refusal struct{ error }
 // Unwrap returns the reason.
 func (r refusal) Unwrap() error { return r.error }
 
+// exitPassing is the exit code of a server that could not start now, but may start later.
+const exitPassing = 5
+
+// passing is a reason why a server could not start that may go away by itself.
+type passing struct{ error }
+
+// Unwrap returns the reason.
+func (p passing) Unwrap() error { return p.error }
+
 // refuseStart returns the error of a server that does not start. It is a refusal, unless the reason
-// may go away by itself. Such reasons are a store that does not answer, an address that is taken,
-// and an interrupt.
+// may go away by itself: a store that does not answer in time or has no room, or an address that is
+// taken. An interrupt and a failure of Perdure itself are neither.
 func refuseStart(err error) error {
 	if err == nil {
 		return nil
 	}
-	passing := []fault.Kind{fault.Unavailable, fault.Timeout, fault.Canceled, fault.Exhausted, fault.Internal}
-	if slices.Contains(passing, fault.KindOf(err)) && !node.StoreReadOnly(err) {
-		return err
+	if node.StoreReadOnly(err) {
+		return refusal{err}
 	}
-	return refusal{err}
+	switch fault.KindOf(err) {
+	case fault.Unavailable, fault.Timeout, fault.Exhausted:
+		return passing{err}
+	case fault.Canceled, fault.Internal:
+		return err
+	default:
+		return refusal{err}
+	}
 }
 
 // exits are all exit codes. Errors of any other kind have code 1.
@@ -50,7 +65,7 @@ var exits = []exit{
 	{2, "wrong usage", []fault.Kind{fault.Invalid}},
 	{3, "not found", []fault.Kind{fault.NotFound}},
 	{4, "conflict", []fault.Kind{fault.Conflict, fault.AlreadyExists}},
-	{5, "the store cannot be reached", []fault.Kind{fault.Unavailable}},
+	{exitPassing, "the store cannot be reached, or the server cannot start now", []fault.Kind{fault.Unavailable}},
 	{6, "timeout", []fault.Kind{fault.Timeout}},
 	{7, "not allowed", []fault.Kind{fault.Denied, fault.Unauthenticated}},
 	{8, "a limit is reached", []fault.Kind{fault.Exhausted}},
@@ -66,6 +81,9 @@ func exitCode(err error) int {
 	}
 	if _, ok := errors.AsType[refusal](err); ok {
 		return exitRefused
+	}
+	if _, ok := errors.AsType[passing](err); ok {
+		return exitPassing
 	}
 	for _, e := range exits {
 		if slices.Contains(e.kinds, fault.KindOf(err)) {

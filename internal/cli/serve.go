@@ -291,18 +291,27 @@ func startServerWithin(ctx context.Context, cfg node.ServerConfig, patience time
 		if err == nil || ctx.Err() != nil || !node.StoreUnreachable(err) {
 			return s, unregister, err
 		}
-		waited := time.Since(began).Round(time.Second)
-		if waited+storePause > patience {
-			return nil, nil, fault.WithHint(fault.New(fault.KindOf(err), "the database has not answered within %s: %w", waited, err), "--store-wait sets how long the server waits for it")
+		waited := time.Since(began)
+		pause, again := pauseBeforeStart(waited, patience)
+		shown := waited.Round(time.Second)
+		if !again {
+			return nil, nil, fault.WithHint(fault.New(fault.KindOf(err), "the database has not answered within %s: %w", shown, err), "--store-wait sets how long the server waits for it")
 		}
-		cfg.Node.Log.Warn("the database does not answer; the server tries again", "waited", waited.String(), "patience", patience.String(), "error", err)
+		cfg.Node.Log.Warn("the database does not answer; the server tries again", "waited", shown.String(), "patience", patience.String(), "error", err)
 
 		select {
 		case <-ctx.Done():
 			return nil, nil, err
-		case <-time.After(storePause):
+		case <-time.After(pause):
 		}
 	}
+}
+
+// pauseBeforeStart returns how long a server waits before it tries its store again. It returns
+// false if the server has waited for as long as it may. The last attempt begins when the patience
+// ends.
+func pauseBeforeStart(waited, patience time.Duration) (pause time.Duration, again bool) {
+	return min(storePause, patience-waited), waited < patience
 }
 
 // untilStopped waits until the command is interrupted or the server fails, and closes the server.

@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
@@ -51,5 +54,43 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 	stop()
 	if end := <-code; end != 0 {
 		t.Errorf("perdure serve ended with exit code %d:\n%s", end, log)
+	}
+}
+
+// A server tries its store for as long as --store-wait says. The last attempt begins when that time
+// ends.
+func TestServerWaitsForAsLongAsItMay(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		waited, pause time.Duration
+		again         bool
+	}{
+		{0, storePause, true},
+		{27500 * time.Millisecond, storePause, true},
+		{29 * time.Second, storePause, true},
+		{29600 * time.Millisecond, 400 * time.Millisecond, true},
+		{30 * time.Second, 0, false},
+		{33 * time.Second, 0, false},
+	} {
+		if pause, again := pauseBeforeStart(c.waited, 30*time.Second); again != c.again || again && pause != c.pause {
+			t.Errorf("after %s of 30s the server waits for %s, %t", c.waited, pause, again)
+		}
+	}
+}
+
+// The exit code of a server that does not start says whether another start may succeed.
+func TestExitCodeOfAServerThatDoesNotStart(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[fault.Kind]int{
+		fault.Unavailable: 5, fault.Timeout: 5, fault.Exhausted: 5, fault.Canceled: 130, fault.Internal: 1,
+		fault.Invalid: exitRefused, fault.Conflict: exitRefused, fault.Denied: exitRefused, fault.NotFound: exitRefused, fault.Corrupt: exitRefused,
+	} {
+		err := errors.Join(refuseStart(fault.New(kind, "the server does not start")), nil)
+		if code := exitCode(err); code != want || !fault.Is(err, kind) {
+			t.Errorf("%s: exit code %d, want %d", kind, code, want)
+		}
+	}
+	if err := refuseStart(nil); err != nil {
+		t.Error(err)
 	}
 }

@@ -240,8 +240,11 @@ func (q *flowQueue) bindKeys(ctx context.Context, r *run, commands []*pb.Workflo
 	q.mu.Unlock()
 	for i, c := range commands {
 		if t := c.GetScheduleTask(); t != nil && t.GetIdempotencyKey() != "" {
-			err := bind(i, t.GetIdempotencyKey(), t.IdempotencyKeyTtlSeconds, bindRequest{Type: model.TaskPrefix + t.GetKind(), ID: t.GetTaskExecutionId()},
-				func(b binding) bool { return q.d.isFree(ctx, q.at.tenant, b) })
+			id, err := parseID("task", t.GetTaskExecutionId())
+			if err == nil {
+				err = bind(i, t.GetIdempotencyKey(), t.IdempotencyKeyTtlSeconds, bindRequest{Type: model.TaskPrefix + t.GetKind(), ID: id},
+					func(b binding) bool { return q.d.isFree(ctx, q.at.tenant, b) })
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -32,6 +32,7 @@ type workflowRole struct {
 // passed them.
 type passing struct {
 	spec  *model.TaskSpec
+	asked bool // the gate knows the attempt
 	begun bool
 }
 
@@ -73,12 +74,14 @@ func (r *workflowRole) lose() {
 	r.letGo()
 }
 
-// letGo forgets the runs of the worker, and frees the permits of its attempts.
+// letGo forgets the runs of the worker, and frees the permits of its attempts. If pass is asking
+// the gate for an attempt at this moment, pass frees its permit.
 func (r *workflowRole) letGo() {
 	r.mu.Lock()
 	clear(r.held)
 	left := r.passing
 	r.passing = map[model.TaskRef]*passing{}
+	maps.DeleteFunc(left, func(_ model.TaskRef, p *passing) bool { return !p.asked })
 	r.mu.Unlock()
 
 	for ref, p := range left {
@@ -285,8 +288,13 @@ func (r *workflowRole) pass(m *pb.Pass) error {
 	r.gate.Pass(ref, spec, input, begin)
 
 	r.mu.Lock()
-	waits := !p.begun
+	p.asked = true
+	left, waits := r.passing[ref] != p, !p.begun
 	r.mu.Unlock()
+	if left { // letGo ran before the gate knew the attempt
+		r.gate.EndPass(ref, spec, model.PassageNeither, 0)
+		return nil
+	}
 	if reason, ok := r.gate.HeldBackBy(ref); ok && waits {
 		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Kept{Kept: &pb.Kept{Ref: m.GetRef(), Reason: model.AppendReasons(nil, []model.Reason{reason})}}})
 	}

@@ -36,10 +36,10 @@ func (a *Admin) CreateTenant(ctx context.Context, c api.TenantChange) (api.Tenan
 	return askOnce(a.client.CreateTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
 }
 
-// SetTenant changes a tenant. The client may repeat the request, because the second one sets the
-// same values again.
+// SetTenant changes a tenant. The client does not repeat the request, because the second one could
+// undo the change of another operator.
 func (a *Admin) SetTenant(ctx context.Context, c api.TenantChange) (api.TenantInfo, error) {
-	return ask(a.client.SetTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
+	return askOnce(a.client.SetTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
 }
 
 // Keys lists keys.

@@ -10,6 +10,7 @@ import (
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/link"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/wire"
 )
@@ -67,28 +68,39 @@ type membership struct {
 	joins   chan error // the answer to the first join
 	leaves  chan error // the answer to a leave
 	// patient says that the role keeps its runs or claims when it loses its session. Such a role
-	// joins again before it leaves. Any other role holds nothing after it has lost its session, so
-	// it need not leave.
+	// joins again before it leaves, and sends nothing else before the server has taken it back. Any
+	// other role holds nothing after it has lost its session, so it need not leave.
 	patient bool
 
 	// Guarded by the lock of the work.
-	on    *session      // the session in which the role was offered last; nil before the first
-	moved chan struct{} // closed when the role is offered in another session
-	gone  bool          // the role has been left
+	in      *session      // the session in which the role was offered last; nil before the first
+	on      *session      // the session that gets the items of the role; nil before the first offer
+	moved   chan struct{} // closed when on changes
+	joining bool          // a caller of join waits for the answer
+	refused bool          // the server has refused to take the role back in this session
+	gone    bool          // the role has been left
 }
 
 func newMembership(w *Work, j *pb.Join) *membership {
 	return &membership{w: w, offered: j, joins: make(chan error, 1), leaves: make(chan error, 1), moved: make(chan struct{})}
 }
 
-// current returns the session in which the role was offered last, and a channel that is closed when
-// the role is offered in another one. A role sends everything to this session. So all its items
-// come after its join, and no item goes to a session that does not know the runs or claims of the
-// role.
+// current returns the session that gets the items of the role, and a channel that is closed when
+// that changes. A role sends everything to this session. So all its items come after its join, and
+// no item goes to a session that does not know the runs or claims of the role. If the server has
+// refused to take the role back, the session is one that has ended.
 func (m *membership) current() (*session, <-chan struct{}) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
 	return m.on, m.moved
+}
+
+// moveTo changes the session that gets the items of the role. The caller holds the lock of the
+// work.
+func (m *membership) moveTo(l *session) {
+	m.on = l
+	close(m.moved)
+	m.moved = make(chan struct{})
 }
 
 // send sends an item of the role. It blocks while the server does not take what was sent before.
@@ -111,20 +123,21 @@ func postTo(l *session, item *pb.WorkerItem) {
 	}
 }
 
-// offer joins in a session, once. The caller holds the lock of the work. offer cannot fail: if a
-// session has no room for an offer, the session has ended. The parameter held names what the worker
-// holds from another session; it may be empty.
+// offer joins in a session, once. The caller holds the lock of the work. If the session has no room
+// for the offer, because the server does not take what other roles have sent, the offer waits in a
+// goroutine. The parameter held names what the worker holds from another session; it may be empty.
 func (m *membership) offer(l *session, held *pb.Join) {
-	if m.on == l || m.gone {
+	if m.in == l || m.gone {
 		return
 	}
 	join := proto.CloneOf(m.offered)
 	proto.Merge(join, held)
-	item := &pb.WorkerItem{Item: &pb.WorkerItem_Join{Join: join}}
-	_ = l.Post(item, size(item))
-	m.on = l
-	close(m.moved)
-	m.moved = make(chan struct{})
+	postTo(l, &pb.WorkerItem{Item: &pb.WorkerItem_Join{Join: join}})
+
+	m.in, m.refused = l, false
+	if m.on == nil || !m.patient {
+		m.moveTo(l)
+	}
 }
 
 // join offers the role and waits for the server's answer.
@@ -133,6 +146,7 @@ func (m *membership) join(ctx context.Context) error {
 		return err
 	}
 	m.w.mu.Lock()
+	m.joining = true
 	m.offer(m.w.link, &pb.Join{})
 	m.w.mu.Unlock()
 	var err error
@@ -149,6 +163,38 @@ func (m *membership) join(ctx context.Context) error {
 	return err
 }
 
+// answerJoin gives an answer to the caller of join, and reports whether one waits. The caller
+// holds the lock of the work.
+func (m *membership) answerJoin(err error) bool {
+	if !m.joining {
+		return false
+	}
+	m.joining = false
+	m.joins <- err // has room, because join runs once
+	return true
+}
+
+// takeJoined notes the answer of the server to a join. again says that the role had joined before,
+// in a session that the server has lost.
+func (m *membership) takeJoined(err error) (again bool) {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	if err == nil && m.on != m.in {
+		m.moveTo(m.in)
+	}
+	if m.answerJoin(err) || m.gone {
+		return false
+	}
+
+	if err != nil {
+		ended := link.New[*pb.ServerItem, *pb.WorkerItem](m.w.cfg.Link)
+		ended.End(errLost)
+		m.refused = true
+		m.moveTo(ended)
+	}
+	return true
+}
+
 // leave gives the role up and waits until the server has taken back all runs or claims of the role.
 func (m *membership) leave(ctx context.Context) error {
 	defer m.setGone()
@@ -158,8 +204,12 @@ func (m *membership) leave(ctx context.Context) error {
 
 	for {
 		m.w.mu.Lock()
-		on, moved, changed := m.on, m.moved, m.w.changed
+		on, moved, changed, refused := m.on, m.moved, m.w.changed, m.refused
+		m.gone = m.gone || refused
 		m.w.mu.Unlock()
+		if refused {
+			return nil // the role no longer holds anything
+		}
 		err := m.sendLeave(ctx, on)
 		lost := errors.Is(err, errLost)
 		switch {
@@ -167,7 +217,7 @@ func (m *membership) leave(ctx context.Context) error {
 			return nil // the role no longer holds anything
 		case err != nil && !lost:
 			return err
-		case m.patient: // wait until the role is offered again, not only until the session is lost
+		case m.patient: // wait until the server has taken the role back, or refused it
 			changed = moved
 		}
 
@@ -210,44 +260,45 @@ func (m *membership) setGone() {
 // maxPatience is how long a worker without a deadline may take to leave.
 const maxPatience = time.Hour
 
-// takeJoined passes the answer of the server to Join. When the worker joins again after a lost
-// session, no caller waits for the answer.
+// takeJoined notes the answer of the server to a join. No caller waits for the answer when the
+// worker joins again after a lost session. If the server then refuses the worker in a role, the
+// worker loses what it holds in that role. It offers the role again in its next session.
 func (w *Work) takeJoined(m *pb.Joined) {
-	if r := w.member(m.GetRole()); r != nil {
-		err := wire.ReadError(m.GetError())
-		select {
-		case r.joins <- err:
-		default:
-			if err != nil {
-				if m.GetRole() == pb.Role_ROLE_TASKS {
-					w.tasks.loseClaims(err)
-				}
-				w.cfg.Log.Error("the server does not take the worker back", "role", m.GetRole().String(), "error", err)
-			}
-		}
+	r := w.role(m.GetRole())
+	if r == nil {
+		return
+	}
+	err := wire.ReadError(m.GetError())
+	switch again := r.member().takeJoined(err); {
+	case !again:
+	case err == nil:
+		r.resume()
+	default:
+		w.cfg.Log.Error("the server does not take the worker back", "role", m.GetRole().String(), "error", err)
+		r.refuse(err)
 	}
 }
 
 func (w *Work) left(m *pb.Left) {
-	if r := w.member(m.GetRole()); r != nil {
+	if r := w.role(m.GetRole()); r != nil {
 		select {
-		case r.leaves <- wire.ReadError(m.GetError()):
+		case r.member().leaves <- wire.ReadError(m.GetError()):
 		default:
 		}
 	}
 }
 
-// member returns a role, or nil if the worker has not joined in it.
-func (w *Work) member(role pb.Role) *membership {
+// role returns a role, or nil if the worker has not joined in it.
+func (w *Work) role(name pb.Role) role {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case role == pb.Role_ROLE_WORKFLOWS && w.workflows != nil:
-		return w.workflows.membership
-	case role == pb.Role_ROLE_TASKS && w.tasks != nil:
-		return w.tasks.membership
-	case role == pb.Role_ROLE_ENTITIES && w.entities != nil:
-		return w.entities.membership
+	case name == pb.Role_ROLE_WORKFLOWS && w.workflows != nil:
+		return w.workflows
+	case name == pb.Role_ROLE_TASKS && w.tasks != nil:
+		return w.tasks
+	case name == pb.Role_ROLE_ENTITIES && w.entities != nil:
+		return w.entities
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package remote
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/api"
@@ -57,4 +59,54 @@ func TestRunsAreNamedUntilTheirHistoryIsWhole(t *testing.T) {
 	if n := worker.of(r); n != 1 || worker.lost != 2 {
 		t.Errorf("the worker names %d runs and has lost %d", n, worker.lost)
 	}
+}
+
+// caller is a worker that runs calls of entities. It counts the hand-overs that it gets.
+type caller struct {
+	api.EntityWorker
+	handed []model.Operations
+}
+
+func (c *caller) Operate(o model.Operations) { c.handed = append(c.handed, o) }
+
+// A worker keeps the results of its calls for a minute after each loss of its session. A later loss
+// does not shorten that time, so the next server gets the results instead of a second run.
+func TestResultsAreKeptAfterEachLoss(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, worker := unconnected(WorkConfig{}), &caller{}
+		r := newEntityRole(newMembership(w, &pb.Join{Role: pb.Role_ROLE_ENTITIES}), worker)
+		r.offer(w.link, &pb.Join{})
+		hand := func(key string) (runs bool) {
+			t.Helper()
+			before := len(worker.handed)
+			o := model.Operations{Entity: model.Address{Tenant: "default", Type: "entity:a", Key: key}, Generation: 1, Calls: []model.OperationCall{{Name: "add", Number: 7}}}
+			if err := r.operate(wire.Operations(&o)); err != nil {
+				t.Fatal(err)
+			}
+			return len(worker.handed) > before
+		}
+		finish := func() {
+			t.Helper()
+			o := worker.handed[len(worker.handed)-1]
+			if err := r.FinishCalls(t.Context(), model.Operated{Entity: o.Entity, Generation: o.Generation, Results: make([]model.OperationResult, 1)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		for _, key := range []string{"first", "second"} {
+			if !hand(key) {
+				t.Fatalf("the calls of %s do not run", key)
+			}
+			r.lost(nil)
+			finish()
+			time.Sleep(keepLeft * 2 / 3)
+		}
+		if hand("second") {
+			t.Error("the calls of the second session run again")
+		}
+		if !hand("first") {
+			t.Error("the results of the first session are kept for too long")
+		}
+	})
 }

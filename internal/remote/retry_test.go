@@ -60,6 +60,17 @@ func (l *lossy) SetBreaker(ctx context.Context, tenant string, b api.Breaker) er
 	return l.Backend.SetBreaker(ctx, tenant, b)
 }
 
+// lossyAdmin are the calls of operators of an engine whose answers get lost.
+type lossyAdmin struct {
+	api.Admin
+	l *lossy
+}
+
+func (a lossyAdmin) SetTenant(_ context.Context, c api.TenantChange) (api.TenantInfo, error) {
+	defer a.l.lost()
+	return api.TenantInfo{Name: c.Name}, nil
+}
+
 func newLossy(t *testing.T) (*world, *lossy) {
 	l := &lossy{}
 	w := newWorldBehind(t, func(w *world, b api.Backend) api.Backend { l.w, l.Backend = w, b; return l }, program())
@@ -103,11 +114,16 @@ func TestLostAnswers(t *testing.T) {
 func TestLostAnswersOfCallsThatAreMadeOnce(t *testing.T) {
 	t.Parallel()
 	w, l := newLossy(t)
+	cfg := w.config()
+	cfg.Backend, cfg.Admin = l, lossyAdmin{l: l}
+	w.pipe = newPipe(t, cfg)
+	w.far = w.dial(remote.Config{Token: key})
 	for what, call := range map[string]func() error{
 		"a brief call": func() error {
 			return second(w.far.Call(w.ctx, api.CallRequest{Address: address("entity:shelf", "s"), Name: "look", Input: text("0"), Brief: true}))
 		},
 		"a setting": func() error { return w.far.SetBreaker(w.ctx, tenant, api.Breaker{Name: "bank"}) },
+		"a tenant":  func() error { return second(w.far.Admin().SetTenant(w.ctx, api.TenantChange{Name: "acme"})) },
 	} {
 		l.calls.Store(0)
 		l.lose.Store(1)

@@ -30,6 +30,7 @@ type entityRole struct {
 	// reported are the last hand-overs that the worker has reported, by the server's number. The
 	// server may die before it takes a report.
 	reported recent[uint64, *handOver]
+	losses   int // how often the server has lost the session
 	// left are the hand-overs of sessions that the server has lost, by entity.
 	left map[model.Address][]*handOver
 }
@@ -42,6 +43,7 @@ const keepLeft = time.Minute
 type handOver struct {
 	server uint64 // the server's number, which a restarted server may use again
 	lost   bool   // the server that handed it over is gone
+	loss   int    // counts the losses of a session up to the one since which the role keeps it
 	entity model.Address
 	calls  []int64 // numbers that identify the calls
 	state  uint64  // hash of the state that the calls began with
@@ -76,12 +78,15 @@ func newEntityRole(m *membership, worker api.EntityWorker) *entityRole {
 
 func (r *entityRole) member() *membership { return r.membership }
 func (r *entityRole) resume()             {}
+func (r *entityRole) refuse(error)        {}
 
 // lost keeps the running hand-overs, and the results that the server has not taken, for the next
 // server.
 func (r *entityRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.losses++
+	loss := r.losses
 	for _, all := range r.left { // the calls that still run are kept below
 		for _, h := range all {
 			if h.result == nil {
@@ -107,21 +112,24 @@ func (r *entityRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 	for entity := range r.left {
 		join.HeldEntities = append(join.HeldEntities, wire.Address(entity))
 	}
-	time.AfterFunc(keepLeft, r.forgetResults)
+	time.AfterFunc(keepLeft, func() { r.forgetResults(loss) })
 	return join
 }
 
 // keep keeps a hand-over of a lost session. The caller holds the lock.
-func (r *entityRole) keep(h *handOver) { r.left[h.entity] = append(r.left[h.entity], h) }
+func (r *entityRole) keep(h *handOver) {
+	h.loss = r.losses
+	r.left[h.entity] = append(r.left[h.entity], h)
+}
 
-// forgetResults drops the results that no server has asked for. It runs keepLeft after each loss of
-// a session, and also drops the results of later losses.
-func (r *entityRole) forgetResults() {
+// forgetResults drops the results that the role has kept since a loss of a session, and that no
+// server has asked for. It runs keepLeft after the loss.
+func (r *entityRole) forgetResults(loss int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, all := range r.left {
 		for _, h := range all {
-			if h.result != nil {
+			if h.result != nil && h.loss <= loss {
 				r.settle(h)
 			}
 		}

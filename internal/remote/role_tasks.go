@@ -61,9 +61,8 @@ func (r *taskRole) lost([]*pb.WorkerItem) *pb.Join {
 	return join
 }
 
-// loseClaims tells the worker that it has lost its claims, because the server does not accept the
-// worker again.
-func (r *taskRole) loseClaims(why error) {
+// refuse tells the worker that it has lost its claims.
+func (r *taskRole) refuse(why error) {
 	r.mu.Lock()
 	held := r.held
 	r.held = map[model.ClaimRef]*pb.WorkerItem{}
@@ -243,6 +242,15 @@ func (r *taskRole) askOnce(ctx context.Context, question func(id uint64) *pb.Wor
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// reply passes the answer of the server to a question.
+func (r *taskRole) reply(id uint64, item *pb.ServerItem) error {
+	if r == nil {
+		return errNoRole
+	}
+	r.answers.answer(id, item)
+	return nil
 }
 
 // answers has the questions of the worker that wait for an answer. The zero value has none.

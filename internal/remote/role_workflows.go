@@ -71,6 +71,7 @@ func newWorkflowRole(m *membership, worker api.Worker) *workflowRole {
 
 func (r *workflowRole) member() *membership { return r.membership }
 func (r *workflowRole) resume()             {}
+func (r *workflowRole) refuse(error)        {}
 
 func (r *workflowRole) reset() {
 	r.held, r.loading = map[model.RunID]holding{}, map[model.RunID]*model.Activation{}

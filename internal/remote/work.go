@@ -195,10 +195,7 @@ func (w *Work) failJoins(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.roles() {
-		select {
-		case r.member().joins <- err:
-		default:
-		}
+		r.member().answerJoin(err)
 	}
 }
 
@@ -275,7 +272,6 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 		w.mu.Lock()
 		r.member().offer(l, held)
 		w.mu.Unlock()
-		r.resume()
 	}
 	w.resume()
 	return l, 0
@@ -288,8 +284,10 @@ type role interface {
 	// the runs or claims that the worker can continue. unsent are the items that the server has not
 	// taken.
 	lost(unsent []*pb.WorkerItem) *pb.Join
-	// resume sends what the offer does not contain, after the worker has joined again.
+	// resume sends what the offer does not contain, after the server has taken the role back.
 	resume()
+	// refuse takes everything from the worker, because the server does not take the role back.
+	refuse(why error)
 }
 
 // tenantOf returns the tenant of the credential, as the server has named it.
@@ -360,11 +358,11 @@ func (w *Work) take(item *pb.ServerItem) error {
 	case *pb.ServerItem_Settled:
 		return tasks.takeSettled(it.Settled)
 	case *pb.ServerItem_BeatReplies:
-		tasks.answers.answer(it.BeatReplies.GetId(), item)
+		return tasks.reply(it.BeatReplies.GetId(), item)
 	case *pb.ServerItem_WriteReply:
-		tasks.answers.answer(it.WriteReply.GetId(), item)
+		return tasks.reply(it.WriteReply.GetId(), item)
 	case *pb.ServerItem_States:
-		tasks.answers.answer(it.States.GetId(), item)
+		return tasks.reply(it.States.GetId(), item)
 	default:
 		return fault.New(fault.Invalid, "an item of a kind that this build does not know")
 	}

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -67,7 +68,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				panic(p)
 			}
 			s.config.Log.LogAttrs(r.Context(), slog.LevelError, "a request panicked",
-				slog.String("path", r.URL.Path), slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+				slog.String("path", r.URL.Path), slog.String("panic", panicText(p)), slog.String("stack", string(debug.Stack())))
 			writeProblem(w, problemOf(fault.New(fault.Internal, "the server failed; its log has the reason")))
 		}
 	}()
@@ -87,6 +88,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	z := compress(w, r)
 	defer z.Close()
 	s.mux.ServeHTTP(z, r)
+}
+
+// panicText describes a panic. Errors of the runtime have only numbers and types in their text; any
+// other value may quote a payload, which must not reach the log.
+func panicText(p any) string {
+	var err runtime.Error
+	if e, ok := p.(error); ok && errors.As(e, &err) {
+		return err.Error()
+	}
+	return fmt.Sprintf("a value of type %T", p)
 }
 
 // refuse answers a request with an error before it reaches an operation.

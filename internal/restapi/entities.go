@@ -200,12 +200,26 @@ func (s *Server) editEntity(ctx context.Context, who *authn.Identity, in *editIn
 		Address: in.address(who), Version: want, State: payload(in.Body.State), RequestID: in.RequestID,
 	})
 	if err != nil {
-		return nil, unmet(&want.Number, err)
+		return nil, s.unmetEdit(ctx, in.address(who), want, err)
 	}
 
 	out := &edited{ETag: etag(made)}
 	out.Body.Version = made.Number
 	return out, nil
+}
+
+// unmetEdit gives the error of an edit the HTTP status for a failed precondition, if the entity has
+// another version than the expected one. An edit is also refused while the entity is locked or an
+// operation runs. In these cases the caller need not read the entity again.
+func (s *Server) unmetEdit(ctx context.Context, a model.Address, want model.EntityVersion, err error) error {
+	if !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	got, unread := s.config.Backend.Entity(ctx, a)
+	if unread != nil && !fault.Is(unread, fault.NotFound) || want.Fits(got.Entity.VersionNow()) {
+		return err
+	}
+	return unmet(&want.Number, err)
 }
 
 func (s *Server) entity(ctx context.Context, who *authn.Identity, in *EntityPath) (*entityOutput, error) {

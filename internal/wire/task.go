@@ -30,6 +30,9 @@ func ReadClaim(tenant string, c *pb.Claim) (model.Claim, error) {
 	if err != nil {
 		return model.Claim{}, err
 	}
+	if spec == nil {
+		return model.Claim{}, fault.New(fault.Invalid, "a claim of %s without a spec", ref)
+	}
 	identity, err := ReadRun(c.GetIdentity())
 	if err != nil {
 		return model.Claim{}, err

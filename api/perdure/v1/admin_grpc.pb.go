@@ -47,7 +47,7 @@ const (
 //
 // AdminService is for the operators of a server. It concerns all tenants, so it needs an admin key:
 // a call with the key of a tenant is refused as PERMISSION_DENIED, except for Audit. It is the only
-// service whose messages name tenants.
+// service whose requests name tenants.
 type AdminServiceClient interface {
 	// Tenants lists the tenants that exist: those that were created, and those that have executions
 	// or settings.
@@ -307,7 +307,7 @@ func (c *adminServiceClient) Audit(ctx context.Context, in *AuditRequest, opts .
 //
 // AdminService is for the operators of a server. It concerns all tenants, so it needs an admin key:
 // a call with the key of a tenant is refused as PERMISSION_DENIED, except for Audit. It is the only
-// service whose messages name tenants.
+// service whose requests name tenants.
 type AdminServiceServer interface {
 	// Tenants lists the tenants that exist: those that were created, and those that have executions
 	// or settings.

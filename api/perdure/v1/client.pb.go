@@ -2057,8 +2057,9 @@ type ServerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Fail unless the server can take messages now: its engine serves, and its store answers.
 	Reach bool `protobuf:"varint,1,opt,name=reach,proto3" json:"reach,omitempty"`
-	// Ids of requests whose answers the client has received, and that it sent once. The client has
-	// drawn these ids, so they begin with "~". The server need not remember the answers any longer.
+	// Ids of requests that the client has sent once, and whose answers it has received or no longer
+	// waits for. The client has drawn these ids, so they begin with "~". The server need not remember
+	// the answers any longer.
 	Received []string `protobuf:"bytes,2,rep,name=received,proto3" json:"received,omitempty"`
 	// Also say who the caller is and what it may do.
 	Caller        bool `protobuf:"varint,3,opt,name=caller,proto3" json:"caller,omitempty"`

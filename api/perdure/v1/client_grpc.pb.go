@@ -195,7 +195,8 @@ type ClientServiceClient interface {
 	ListEntities(ctx context.Context, in *ListEntitiesRequest, opts ...grpc.CallOption) (*EntityPage, error)
 	// Unlock takes a lock from its holder.
 	Unlock(ctx context.Context, in *UnlockRequest, opts ...grpc.CallOption) (*Done, error)
-	// Mailbox lists what waits for an entity or a service, or shows, skips or drops one call.
+	// Mailbox lists what waits for an entity or a service, shows, skips or drops one call, or
+	// interrupts calls that run.
 	Mailbox(ctx context.Context, in *MailboxRequest, opts ...grpc.CallOption) (*MailboxReply, error)
 	// EditEntity replaces the state of an entity if its version is the expected one.
 	EditEntity(ctx context.Context, in *EditEntityRequest, opts ...grpc.CallOption) (*EditEntityReply, error)
@@ -1262,7 +1263,8 @@ type ClientServiceServer interface {
 	ListEntities(context.Context, *ListEntitiesRequest) (*EntityPage, error)
 	// Unlock takes a lock from its holder.
 	Unlock(context.Context, *UnlockRequest) (*Done, error)
-	// Mailbox lists what waits for an entity or a service, or shows, skips or drops one call.
+	// Mailbox lists what waits for an entity or a service, shows, skips or drops one call, or
+	// interrupts calls that run.
 	Mailbox(context.Context, *MailboxRequest) (*MailboxReply, error)
 	// EditEntity replaces the state of an entity if its version is the expected one.
 	EditEntity(context.Context, *EditEntityRequest) (*EditEntityReply, error)

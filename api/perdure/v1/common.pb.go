@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: perdure/v1/common.proto
 
-// The native protocol of Perdure. Tenants never travel in a message: the server takes the tenant
-// from the credential of the connection.
+// The native protocol of Perdure. Only requests of AdminService name a tenant. For all others the
+// server takes the tenant from the credential of the caller. Some replies say which tenant that is.
 //
 // A point in time is an int64 of microseconds since 1970 (UTC), the resolution of every store; 0 is
 // none. Nanoseconds would end in 2262, and timers may be due in 9999. A duration is an int64 of

@@ -1,6 +1,5 @@
-// Package ahead uses transactions, queries, updates, locks and event-driven workflows. It uses them
-// through a stub that was written before the root package had them.
-package ahead
+// Package features uses transactions, queries, updates, locks and event-driven workflows.
+package features
 
 import (
 	"context"
