@@ -103,8 +103,11 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 	if !x.Open() {
 		return x, d, fault.New(fault.Conflict, "run %s is closed", x.Start.Run)
 	}
-	if t.Seen >= x.Next || t.Seen < 0 || t.Ahead > len(t.Commands) {
+	if t.Seen >= x.Next || t.Seen < 0 {
 		return x, d, fault.New(fault.Invalid, "turn of %s has seen event %d of %d", x.Start.Run, t.Seen, x.Next)
+	}
+	if t.Ahead > len(t.Commands) {
+		return x, d, fault.New(fault.Invalid, "turn of %s with %d commands takes %d of them for granted", x.Start.Run, len(t.Commands), t.Ahead)
 	}
 
 	if err := x.check(t, lim); err != nil {
