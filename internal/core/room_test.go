@@ -168,6 +168,7 @@ func TestOpenRunGetsAllSignalsOfAStartOrNone(t *testing.T) {
 		for _, size := range c.sizes {
 			m.With = append(m.With, model.Event{Name: "a", Input: text(size)})
 		}
+
 		x, _ := startRoomy(t, model.Message{})
 		_, d := Deliver(x, &m, x.Last+1, model.RunID{2}, narrow)
 		want := len(c.sizes)

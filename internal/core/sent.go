@@ -30,8 +30,8 @@ const (
 // Overreach returns what its sender may not send, as a text that follows the kind of the message;
 // empty when it may send the message. Every message that comes from outside the engine passes this
 // check, whether its sender is in this process or not, because a worker can be any program. The
-// caller checks the kind and the tenant. The test of this function fails for a field of a message
-// that nobody has thought about.
+// caller checks the kind and the tenant. TestEveryFieldOfASentMessage fails for a field that is
+// not in this file.
 func Overreach(m *model.Message, by Sender) string {
 	if with := engineField(m); with != "" {
 		return with
@@ -220,6 +220,7 @@ func unfitTask(m *model.Message) string {
 	if err := t.Bounds(); err != nil {
 		return "with a task that is not valid: " + err.Error()
 	}
+
 	for _, text := range [...]struct{ what, value string }{
 		{"a queue", t.Queue}, {"a breaker", t.Breaker}, {"a fairness key", t.Fair}, {"a trace context of the task", t.Trace},
 	} {

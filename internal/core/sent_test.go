@@ -201,6 +201,7 @@ func TestTurnsThatOverreach(t *testing.T) {
 		change(&c)
 		return c
 	}
+
 	bad := address("a\x00")
 	for what, c := range map[string]model.Command{
 		"a start, which no answer ends": send(model.Message{Kind: model.MessageStart, To: address("x")}),
