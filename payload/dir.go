@@ -9,20 +9,28 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 )
 
 // Dir returns a Store in a directory, with one file per blob. Processes that share executions must
 // share the directory.
-func Dir(path string) Store { return dir{path} }
+func Dir(path string) Store { return &dir{path: path, sync: syncFolder} }
 
-type dir struct{ path string }
+type dir struct {
+	path string
+	sync func(folder string) error // makes the names in a folder durable
+	// durable has the folders of blobs whose own names this process has made durable. A folder that
+	// is there may still disappear in a crash: another Put, or another process, may have made it
+	// and not synced it yet.
+	durable sync.Map
+}
 
 // temporary is the prefix of the names of files that are being written.
 const temporary = ".new-"
 
 // file returns the path of a blob. It refuses keys that Offload did not make, because such a key
 // could lead to a file outside the directory.
-func (d dir) file(key string) (string, error) {
+func (d *dir) file(key string) (string, error) {
 	if !validKey(key) {
 		return "", fmt.Errorf("%q is not the key of a blob: %w", key, ErrNotFound)
 	}
@@ -30,7 +38,7 @@ func (d dir) file(key string) (string, error) {
 	return filepath.Join(d.path, cluster, id[:2], id), nil
 }
 
-func (d dir) Put(ctx context.Context, key string, data []byte) error {
+func (d *dir) Put(ctx context.Context, key string, data []byte) error {
 	path, err := d.file(key)
 	if err != nil {
 		return err
@@ -59,26 +67,27 @@ func (d dir) Put(ctx context.Context, key string, data []byte) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 
-	return syncFolder(folder)
+	return d.sync(folder)
 }
 
 // makeFolder makes the folders of a blob and syncs their names, so that they survive a crash.
-func (d dir) makeFolder(folder string) error {
-	if _, err := os.Stat(folder); err == nil {
-		return nil
-	}
+func (d *dir) makeFolder(folder string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
+	if _, ok := d.durable.Load(folder); ok {
+		return nil
+	}
 	for _, f := range []string{filepath.Dir(folder), d.path, filepath.Dir(filepath.Clean(d.path))} {
-		if err := syncFolder(f); err != nil {
+		if err := d.sync(f); err != nil {
 			return err
 		}
 	}
+	d.durable.Store(folder, nil)
 	return nil
 }
 
-func (d dir) Get(ctx context.Context, key string) ([]byte, error) {
+func (d *dir) Get(ctx context.Context, key string) ([]byte, error) {
 	path, err := d.file(key)
 	if err != nil {
 		return nil, err
@@ -93,7 +102,7 @@ func (d dir) Get(ctx context.Context, key string) ([]byte, error) {
 	return data, err
 }
 
-func (d dir) Delete(_ context.Context, key string) error {
+func (d *dir) Delete(_ context.Context, key string) error {
 	path, err := d.file(key)
 	if err != nil {
 		return err
@@ -104,7 +113,7 @@ func (d dir) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-func (d dir) List(ctx context.Context, prefix string) iter.Seq2[Blob, error] {
+func (d *dir) List(ctx context.Context, prefix string) iter.Seq2[Blob, error] {
 	return func(yield func(Blob, error) bool) {
 		err := filepath.WalkDir(d.path, func(path string, e fs.DirEntry, err error) error {
 			switch {

@@ -315,8 +315,8 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 		return x, d
 	}
 
-	if size := bytesOf(m.With); lim.Unread > 0 && size > lim.Unread && len(m.With) > 1 {
-		d.refuse(fault.Exhausted, fmt.Sprintf("a start of %s with signals of %d bytes: it may hold %d", m.To, size, lim.Unread))
+	if why := lim.bundleReason(m); why != "" {
+		d.refuse(fault.Exhausted, why)
 		return x, d
 	}
 
@@ -398,24 +398,16 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 		return d
 	}
 
-	// The run gets all signals that come with the start, or none of them.
-	if why := x.floodReason(m.With, lim); why != "" && len(m.With) > 0 {
-		d.refuse(fault.Exhausted, why)
-		return d
-	}
-
-	if n := len(m.With); n > 0 && x.Next+int64(n) > lim.Events {
-		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, and %d signals more would exceed the limit of %d", m.To, x.Next, n, lim.Events))
-		return d
-	}
-
-	if why := x.noRoomFor(m.With, lim); why != "" {
+	// The run gets all signals that come with the start, or none of them. So all of them are
+	// checked before the first is recorded, and none is checked again.
+	if why := x.noRoomFor(m, lim); why != "" {
 		d.refuse(fault.Exhausted, why)
 		return d
 	}
 
 	for _, e := range m.With {
-		x.receive(&d, now, e, lim)
+		e.Kind = model.EventSignalReceived
+		x.append(&d, now, e)
 	}
 	x.watch(&d, now, m.From)
 	return d

@@ -49,40 +49,11 @@ func (n *Entity) improper(m *model.Message) string {
 		return what + ", which workers may not send"
 	}
 
-	switch {
-	case m.To.Tenant != n.Row.Address.Tenant:
+	if m.To.Tenant != n.Row.Address.Tenant {
 		return what + ", which belongs to another tenant"
-	case m.From != (model.Link{}) || m.Section != "":
-		return what + " in the name of a run"
 	}
-
-	if with := Overreach(m); with != "" {
+	if with := Overreach(m, SenderEntity); with != "" {
 		return what + " " + with
-	}
-	return ""
-}
-
-// Overreach returns which part of a message the code of users may not send; empty when it may send
-// the message. A past, an order about a dead task, the report of a claim and the runs of a removal
-// name runs by their ids alone. With them, the sender could make the receiver act on runs of other
-// tenants. A batch job acts with rights that its sender may not have.
-func Overreach(m *model.Message) string {
-	switch {
-	case m.Kind == model.MessageStart && m.To.Type == model.BatchType:
-		return "of a batch job"
-	case m.Past != nil:
-		return "with the past of a run"
-	case m.DeadTask != nil || m.Report != nil || m.Write != nil:
-		return "with an order about a task"
-	case len(m.Runs) > 0 || m.Force || m.Parent != nil:
-		return "with an order about runs"
-	}
-	for i := range m.With {
-		// The stored form of a message does not have the kinds of these events, because only
-		// signals can come with a start.
-		if k := m.With[i].Kind; k != 0 && k != model.EventSignalReceived {
-			return fmt.Sprintf("with a %s", k)
-		}
 	}
 	return ""
 }

@@ -75,11 +75,20 @@ func (x *Execution) admit(d *Decision, e *model.Event, lim Limits) bool {
 }
 
 // noRoomFor returns why the run has no room for the signals that come with a start; empty when
-// there is room.
-func (x *Execution) noRoomFor(with []model.Event, lim Limits) string {
-	size := bytesOf(with)
-	if size == 0 {
+// there is room for all of them.
+func (x *Execution) noRoomFor(m *model.Message, lim Limits) string {
+	if len(m.With) == 0 {
 		return ""
+	}
+	size, last := bytesOf(m.With), x.Next+int64(len(m.With))-1
+	if why := x.floodReason(m.With, lim); why != "" {
+		return why
+	}
+	if last >= lim.Events {
+		return fmt.Sprintf("the history of %s has %d events, and %d signals more would exceed the limit of %d", m.To, x.Next, len(m.With), lim.Events)
+	}
+	if why := lim.bundleReason(m); why != "" {
+		return why
 	}
 	if why := x.crowdReason(size, lim); why != "" {
 		return why
@@ -88,6 +97,16 @@ func (x *Execution) noRoomFor(with []model.Event, lim Limits) string {
 		return err.Error()
 	}
 	return x.full(size, lim)
+}
+
+// bundleReason returns why the signals that come with a start may not wait together, even if
+// nothing else waits; empty when they may. A single signal may be larger than the limit: see
+// crowdReason.
+func (lim Limits) bundleReason(m *model.Message) string {
+	if size := bytesOf(m.With); lim.Unread > 0 && size > lim.Unread && len(m.With) > 1 {
+		return fmt.Sprintf("a start of %s with signals of %d bytes: it may hold %d", m.To, size, lim.Unread)
+	}
+	return ""
 }
 
 // appendAnswer appends an answer that the run waits for. The core cannot refuse an answer. If the

@@ -147,6 +147,40 @@ func TestStartsWithSignalsAreBounded(t *testing.T) {
 	}
 }
 
+// An open run gets all signals that come with a start, or none of them, even if no message waits
+// for its code yet.
+func TestOpenRunGetsAllSignalsOfAStartOrNone(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		sizes   []int
+		refused bool
+	}{
+		"together beyond the limit":                 {[]int{20_000, 20_000}, true},
+		"together beyond the limit of a name":       {[]int{12_000, 12_000}, false},
+		"one beyond the limit":                      {[]int{40_000}, false},
+		"one beyond the limit, and another":         {[]int{40_000, 1}, true},
+		"together beyond the limit of the history":  {[]int{101_000}, true},
+		"together below every limit":                {[]int{1_000, 1_000, 1_000}, false},
+		"the last of many is beyond the limit":      {[]int{10_000, 10_000, 9_000, 9_000}, true},
+		"as many bytes as a new run may begin with": {[]int{9_000, 9_000, 9_000}, false},
+	} {
+		m := model.Message{Kind: model.MessageStart, To: roomy, RequestID: "again"}
+		for _, size := range c.sizes {
+			m.With = append(m.With, model.Event{Name: "a", Input: text(size)})
+		}
+
+		x, _ := startRoomy(t, model.Message{})
+		_, d := Deliver(x, &m, x.Last+1, model.RunID{2}, narrow)
+		want := len(c.sizes)
+		if c.refused {
+			want = 0
+		}
+		if fault.Is(d.Refusal(), fault.Exhausted) != c.refused || d.HasWrites() == c.refused || x.Signals() != want {
+			t.Errorf("%s: %d signals: %v", what, x.Signals(), d.Refusal())
+		}
+	}
+}
+
 // If a turn does not fit, the core refuses the whole turn, and the error names the limit. It
 // accepts the turn that ends the run. The limit of unread messages bounds what the next run begins
 // with.

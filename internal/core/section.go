@@ -201,6 +201,9 @@ func (r *rules) lock(e *model.Event, most int) error {
 		if a.Stateless() {
 			return r.violation("locks %s, which is a service: it cannot be locked", a)
 		}
+		if err := r.target("locks", a); err != nil {
+			return err
+		}
 	}
 
 	locks := model.SortLocks(e.Locks)
@@ -225,12 +228,19 @@ func (r *rules) tenant(what string, a model.Address) error {
 	return nil
 }
 
-// start checks the address of an execution that the code starts.
-func (r *rules) start(a model.Address) error {
-	if a.Type == model.BatchType {
+// start checks an execution that the code starts.
+func (r *rules) start(c *model.Command) error {
+	if c.Event.Target.Type == model.BatchType {
 		return r.violation("starts a batch job, which only callers of the API may start")
 	}
-	return r.tenant("starts", a)
+	if err := r.tenant("starts", c.Event.Target); err != nil {
+		return err
+	}
+	m := r.x.childMessage(c)
+	if with := Overreach(&m, SenderRun); with != "" {
+		return r.violation("starts an execution %s, which workers may not start", with)
+	}
+	return nil
 }
 
 // entity checks an address that is locked or called.
@@ -241,13 +251,24 @@ func (r *rules) entity(what string, a model.Address) error {
 	return r.tenant(what, a)
 }
 
+// target checks an address that the code waits for or locks.
+func (r *rules) target(what string, a model.Address) error {
+	if err := r.tenant(what, a); err != nil {
+		return err
+	}
+	if with := unfitAddress(a); with != "" {
+		return r.violation("%s an address %s", what, with)
+	}
+	return nil
+}
+
 // send checks a message.
 func (r *rules) send(e *model.Event, m *model.Message) error {
 	if err := r.tenant(fmt.Sprintf("sends a %s to", m.Kind), m.To); err != nil {
 		return err
 	}
 
-	if with := Overreach(m); with != "" {
+	if with := Overreach(m, SenderRun); with != "" {
 		return r.violation("sends a %s %s, which workers may not send", m.Kind, with)
 	}
 
@@ -258,9 +279,9 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 			return r.violation("waits for update %s of %s in section %s: its code may need what is locked there", m.Name, m.To, e.Section)
 		}
 		return nil
-	case model.MessageStart, model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageTerminate, model.MessagePause, model.MessageResume:
+	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageTerminate, model.MessagePause, model.MessageResume:
 		return nil
-	default:
+	default: // also a start: no answer would end the step, so the code must start a child instead
 		return r.violation("sends a %s, which workers may not send", m.Kind)
 	}
 

@@ -103,8 +103,11 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 	if !x.Open() {
 		return x, d, fault.New(fault.Conflict, "run %s is closed", x.Start.Run)
 	}
-	if t.Seen >= x.Next || t.Seen < 0 || t.Ahead > len(t.Commands) {
+	if t.Seen >= x.Next || t.Seen < 0 {
 		return x, d, fault.New(fault.Invalid, "turn of %s has seen event %d of %d", x.Start.Run, t.Seen, x.Next)
+	}
+	if t.Ahead > len(t.Commands) {
+		return x, d, fault.New(fault.Invalid, "turn of %s with %d commands takes %d of them for granted", x.Start.Run, len(t.Commands), t.Ahead)
 	}
 
 	if err := x.check(t, lim); err != nil {
@@ -219,11 +222,11 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			timers++
 		case model.CommandRetry, model.CommandStopTimer:
 		case model.CommandStartChild:
-			if err := rules.start(c.Event.Target); err != nil {
+			if err := rules.start(c); err != nil {
 				return err
 			}
 		case model.CommandWatch:
-			if err := rules.tenant("waits for", c.Event.Target); err != nil {
+			if err := rules.target("waits for", c.Event.Target); err != nil {
 				return err
 			}
 		case model.CommandWithdraw:
@@ -391,10 +394,7 @@ func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 	if x.child(e.ID) >= 0 {
 		return
 	}
-	m := model.Message{
-		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, Task: e.Task, Trace: x.Start.Trace,
-		From: x.self(e.ID), Terms: c.Terms,
-	}
+	m := x.childMessage(c)
 	if c.Kind == model.CommandWatch {
 		m.Kind, m.ToRun = model.MessageWatch, e.Run
 		e.Policy = model.AbandonChild
@@ -402,6 +402,15 @@ func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 	e.Kind = model.EventChildStarted
 	x.append(d, now, e)
 	d.Messages = append(d.Messages, m)
+}
+
+// childMessage returns the message that starts a child.
+func (x *Execution) childMessage(c *model.Command) model.Message {
+	e := &c.Event
+	return model.Message{
+		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, Task: e.Task, Trace: x.Start.Trace,
+		From: x.self(e.ID), Terms: c.Terms,
+	}
 }
 
 // cancelChild returns the message that cancels a child.

@@ -32,7 +32,7 @@ type limits struct {
 	current *Call // the call whose code runs
 	number  int   // the index of the current call in the hand-over
 	limit   time.Duration
-	due     time.Time // when look must check the current call
+	due     time.Time // when look must check the current call; zero for never
 	late    bool      // the context of the current call has ended
 	why     error     // why its context has ended
 	left    bool      // the call was abandoned, and abandon owns the hand-over
@@ -51,11 +51,12 @@ func (l *limits) begin(parent context.Context, c *Call, limit time.Duration) con
 	if l.ctx == nil {
 		l.ctx, l.cancel = context.WithCancelCause(parent)
 	}
+	l.limit, l.due = limit, time.Time{}
 	if limit <= 0 {
-		return l.ctx
+		return l.ctx // look may still run for the last call, and must not find its due time
 	}
 
-	l.limit, l.due = limit, time.Now().Add(limit)
+	l.due = time.Now().Add(limit)
 	l.lookIn(limit)
 	return l.ctx
 }
@@ -134,7 +135,8 @@ func (l *limits) look() {
 	l.mu.Lock()
 	c, limit := l.current, l.limit
 	// The call has returned. If another call with a limit has started, it has set the timer again.
-	if c == nil || time.Now().Before(l.due) {
+	// A call without a limit has not.
+	if c == nil || l.due.IsZero() || time.Now().Before(l.due) {
 		l.mu.Unlock()
 		return
 	}

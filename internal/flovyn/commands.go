@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	pb "github.com/perdure/perdure/api/flovyn/v1"
 	"github.com/perdure/perdure/internal/fault"
@@ -136,6 +137,15 @@ func checkText(what, text string, most int) error {
 	return nil
 }
 
+// checkAddressText checks a text that becomes a part of an address. The engine refuses the whole
+// turn if an address contains a control character.
+func checkAddressText(what, text string, most int) error {
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return fault.New(fault.Invalid, "%s contains a control character", what)
+	}
+	return checkText(what, text, most)
+}
+
 // command translates one command. It sets *end if the command ends the run, and *reason if the
 // command suspends the run. The status of the submission decides whether the caller uses them.
 func (t *translation) command(i int, c *pb.WorkflowCommand, end *model.Close, reason *string) error {
@@ -258,10 +268,10 @@ const defaultRetries = 3
 
 // taskSpec says how a task of the protocol is executed.
 func taskSpec(kind, queue string, retries int32, timeoutMs int64) (*model.TaskSpec, error) {
-	if err := checkText("the kind of the task", kind, maxText-len(model.TaskPrefix)); err != nil {
+	if err := checkAddressText("the kind of the task", kind, maxText-len(model.TaskPrefix)); err != nil {
 		return nil, err
 	}
-	if err := checkText("the queue", queue, maxText-len(Prefix)); err != nil {
+	if err := checkAddressText("the queue", queue, maxText-len(Prefix)); err != nil {
 		return nil, err
 	}
 	if retries < 0 {
@@ -349,7 +359,7 @@ func (t *translation) scheduleChild(c *pb.ScheduleChildWorkflowCommand) error {
 	if queue == "" {
 		queue = t.q.at.queue
 	}
-	if err := checkText("the queue", queue, maxText-len(Prefix)); err != nil {
+	if err := checkAddressText("the queue", queue, maxText-len(Prefix)); err != nil {
 		return err
 	}
 

@@ -134,6 +134,9 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 			Status: rapid.SampledFrom([]model.Status{model.Completed, model.Failed, model.Canceled, model.Continued}).Draw(t, "status"),
 			Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"), At: at, Seen: int64(len(h.Events)), Next: genRun.Draw(t, "next"),
 		}
+		if h.Start.Task != nil && rapid.Bool().Draw(t, "without a report") {
+			h.Outcome.Seen = -1 // the task timed out, was lost, or was cancelled before a claim
+		}
 	}
 
 	return h

@@ -128,7 +128,13 @@ func (r *reader) finish(h *model.History, head *header, data []byte) error {
 	if head.Carried > 0 {
 		h.Start.Carried = h.Events[:head.Carried:head.Carried]
 	}
-	if n := int64(len(h.Events)); h.Outcome.Seen < 0 || h.Outcome.Seen > n {
+	// A task that stands alone may have ended without a report of a worker. Its outcome says so
+	// with -1, see model.Outcome.
+	least, n := int64(0), int64(len(h.Events))
+	if h.Start.Task != nil {
+		least = -1
+	}
+	if h.Outcome.Seen < least || h.Outcome.Seen > n {
 		return fmt.Errorf("the code has seen event %d of %d", h.Outcome.Seen, n)
 	}
 	more, ok, err := r.next()

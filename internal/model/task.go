@@ -197,7 +197,7 @@ type TaskOrigin struct {
 }
 
 // Retry says when a failed attempt is repeated. The zero value waits 1 s, then twice as long each
-// time, at most 1 min, without a limit of attempts.
+// time, at most 1 min, without a limit of attempts. See LongestPause.
 type Retry struct {
 	MaxAttempts int           `cbor:"1,keyasint,omitempty"` // including the first; 0 for no limit
 	Initial     time.Duration `cbor:"2,keyasint,omitempty"`
@@ -213,13 +213,13 @@ type Retry struct {
 	Given bool `cbor:"7,keyasint,omitempty"`
 }
 
-// NewRetry returns the policy for these numbers. If longest is 0 and the first pause is longer than
-// the default maximum, the first pause becomes the maximum.
+// NewRetry returns the policy for these numbers. If no maximum is given and the maximum is not the
+// default, the policy has it. So other programs that read the policy need not know LongestPause.
 //
 //arch:parameters these are the five numbers of a retry policy, as users write them
 func NewRetry(attempts int, initial, longest time.Duration, coefficient, jitter float64) Retry {
-	if longest == 0 && initial > time.Minute {
-		longest = initial
+	if longest == 0 && initial > defaultLongest {
+		longest = LongestPause(initial, longest)
 	}
 	return Retry{MaxAttempts: attempts, Initial: initial, Max: longest, Coefficient: thousandths(coefficient), Jitter: thousandths(jitter)}
 }
@@ -241,6 +241,19 @@ func (r *Retry) IsZero() bool {
 	return r.MaxAttempts == 0 && r.Initial == 0 && r.Max == 0 && r.Coefficient == 0 && r.Jitter == 0 && len(r.Final) == 0 && !r.Given
 }
 
+// defaultLongest is the maximum of the pauses of a policy that sets none, unless its first pause is
+// longer.
+const defaultLongest = time.Minute
+
+// LongestPause returns the maximum of the pauses of a policy, from its first pause and the maximum
+// that it sets. If it sets none, the maximum is 1 min, or the first pause if that is longer.
+func LongestPause(initial, limit time.Duration) time.Duration {
+	if limit > 0 {
+		return limit
+	}
+	return max(defaultLongest, initial)
+}
+
 // Pause returns how long to wait after the given number of failed attempts. u, in [-1, 1), is the
 // random number for the jitter. Pause never overflows.
 func (r *Retry) Pause(failed int, u float64) time.Duration {
@@ -248,9 +261,7 @@ func (r *Retry) Pause(failed int, u float64) time.Duration {
 	if initial <= 0 {
 		initial = time.Second
 	}
-	if limit <= 0 {
-		limit = time.Minute
-	}
+	limit = LongestPause(initial, limit)
 	if coefficient < 1000 {
 		coefficient = 2000
 	}

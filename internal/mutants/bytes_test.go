@@ -28,7 +28,7 @@ var bounds = []mutant{
 	},
 	{
 		name:  "signals with a start are not bounded in bytes",
-		file:  "internal/core/message.go",
+		file:  "internal/core/room.go",
 		old:   "lim.Unread > 0 && size > lim.Unread && len(m.With) > 1",
 		new:   "lim.Unread > 0 && size > lim.Unread && false",
 		tests: [][]string{coreTest("TestStartsWithSignalsAreBounded$")},

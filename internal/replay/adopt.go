@@ -64,16 +64,21 @@ func (k *keptAttempt) end(cause error) {
 type keptAttempts struct {
 	count atomic.Int64 // read without the lock, because every step reads it
 
-	mu  sync.Mutex
-	all map[attemptKey]*keptAttempt
+	mu     sync.Mutex
+	all    map[attemptKey]*keptAttempt
+	closed bool
 }
 
 // add keeps an attempt. If there is an older attempt with the same key, add replaces it: both get
-// the same outcome.
+// the same outcome. After close, add interrupts the body instead: no activation will take it.
 func (s *keptAttempts) add(key attemptKey, body *StepContext) *keptAttempt {
 	k := &keptAttempt{body: body, done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		k.end(errShutdown)
+		return k
+	}
 	if s.all == nil {
 		s.all = map[attemptKey]*keptAttempt{}
 	}
@@ -130,11 +135,12 @@ func (s *keptAttempts) remove(key attemptKey) {
 	s.count.Store(int64(len(s.all)))
 }
 
-// close interrupts the bodies and forgets everything.
+// close interrupts the bodies and forgets everything. A lost run may still hand over its attempts
+// after that, when its code parks.
 func (s *keptAttempts) close() {
 	s.mu.Lock()
 	all := s.all
-	s.all = nil
+	s.all, s.closed = nil, true
 	s.count.Store(0)
 	s.mu.Unlock()
 	for _, k := range all {

@@ -233,6 +233,50 @@ func TestCloseEndsBodiesOfLostRuns(t *testing.T) {
 	}
 }
 
+// A lost run may hand over its attempts only after Close has interrupted the kept ones, because its
+// code parks late. Close interrupts these bodies too, and does not give up on them.
+func TestCloseEndsBodiesOfARunThatParksLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		holds, reached := make(chan struct{}), false
+		var cause error
+		var e *engine
+		e = newEngine(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+			s := e.stepOf("a", waiting)
+			body := s.Body
+			s.Body = func(ctx context.Context) (out model.Payload, err error) {
+				out, err = body(ctx)
+				cause = err
+				return out, err
+			}
+			f := x.StepFuture(s)
+			if err := x.Get(x.Next("go")); err != nil {
+				return model.Payload{}, err
+			}
+			reached = true
+			<-holds
+			return model.Payload{}, x.Get(f)
+		})
+
+		e.cfg.OwnerRestarts = true
+		e.activate(-1)
+		e.letGo(0) // now the body waits for the end of its context
+		e.signal("go", "1")
+		e.deliver(1)
+		if !reached {
+			t.Fatal("the code has not received the signal")
+		}
+		e.lose()
+		closed := make(chan error, 1)
+		go func() { closed <- e.w.Close(context.Background()) }()
+		synctest.Wait() // Close has interrupted everything, and waits for the code
+		close(holds)
+		synctest.Wait()
+		if err := <-closed; err != nil || cause == nil {
+			t.Errorf("closed with %v, the body ended with %v", err, cause)
+		}
+	})
+}
+
 // The next activation takes the outcome of a kept attempt unchanged: a failed attempt keeps its
 // number, and the time limit of a running attempt continues to run.
 func TestOutcomesOfLostAttempts(t *testing.T) {

@@ -21,7 +21,6 @@ type Policy struct {
 
 const (
 	defaultInitial = time.Second
-	defaultMax     = time.Minute
 	// farFuture bounds every delay, so that a time plus a delay does not overflow.
 	farFuture = 100 * 365 * 24 * time.Hour
 )
@@ -41,10 +40,7 @@ func (p *Policy) delay(n int, random float64) time.Duration {
 	if first <= 0 {
 		first = defaultInitial
 	}
-	most := p.Max
-	if most <= 0 {
-		most = max(defaultMax, first)
-	}
+	most := model.LongestPause(first, p.Max)
 	factor := p.Coefficient
 	if !(factor >= 1) { // also true for NaN
 		factor = 2

@@ -358,7 +358,10 @@ func (w *Worker) Close(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-timer.C:
-		return fault.New(fault.Timeout, "%d runs did not end: their code or their steps block", w.LoadedRuns())
+		if n := w.LoadedRuns(); n > 0 {
+			return fault.New(fault.Timeout, "%d runs did not end: their code or their steps block", n)
+		}
+		return fault.New(fault.Timeout, "steps of runs that the worker has given up did not end: they ignore that their contexts have ended")
 	}
 
 	return err

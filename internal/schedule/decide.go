@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/cadence"
 	"github.com/perdure/perdure/internal/fault"
@@ -613,7 +614,11 @@ func later(a, b time.Time) time.Time {
 // short cuts a text of a user to the length that the schedule stores.
 func short(s string) string {
 	if len(s) > maxText {
-		s = s[:maxText] + "…"
+		cut := maxText
+		for cut > maxText-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		s = s[:cut] + "…"
 	}
 	return strings.ToValidUTF8(s, "�")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -255,6 +256,26 @@ func TestCatchUp(t *testing.T) {
 		w.at("15T03:00")
 		w.want("tick 15T01:00", "tick 15T02:00", "tick 15T03:00")
 	})
+}
+
+// A reason that is too long is cut between two characters.
+func TestShortKeepsCharacters(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ text, want string }{
+		{strings.Repeat("x", maxText), strings.Repeat("x", maxText)},
+		{strings.Repeat("x", maxText+1), strings.Repeat("x", maxText) + "…"},
+		{strings.Repeat("x", maxText-1) + "éé", strings.Repeat("x", maxText-1) + "…"},
+		{strings.Repeat("x", maxText-3) + "😀", strings.Repeat("x", maxText-3) + "…"},
+		{strings.Repeat("x", maxText-2) + "é!", strings.Repeat("x", maxText-2) + "é…"},
+		{"a\xffb", "a\ufffdb"},
+	} {
+		if got := short(c.text); got != c.want {
+			t.Errorf("%q is cut to %q, want %q", c.text, got, c.want)
+		}
+	}
+	if got := short(strings.Repeat("\x80", 2*maxText)); !utf8.ValidString(got) {
+		t.Errorf("%q is not valid UTF-8", got)
+	}
 }
 
 func TestPause(t *testing.T) {

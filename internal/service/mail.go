@@ -56,11 +56,8 @@ func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 
 	v := s.check(m.Kind.String())
 	v.Address(m.To)
-	if with := core.Overreach(m); with != "" {
+	if with := core.Overreach(m, core.SenderClient); with != "" {
 		v.Wrong("a client does not send it %s", with)
-	}
-	if m.From != (model.Link{}) || m.Section != "" {
-		v.Wrong("a client does not send it in the name of a run")
 	}
 	if err := v.Err(); err != nil {
 		return err

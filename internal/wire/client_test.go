@@ -290,7 +290,6 @@ func TestTurnsThatCannotBe(t *testing.T) {
 		"an event of another number": command(&pb.Command{Kind: record, Event: &pb.Event{Kind: 256 + uint32(model.EventStepCompleted)}}),
 		"an unknown policy":          command(&pb.Command{Kind: record, Event: event, Reuse: 77}),
 		"a message that is none":     command(&pb.Command{Kind: record, Event: event, Message: []byte{1}}),
-		"a key with a NUL":           command(&pb.Command{Kind: record, Event: event, Message: message("a\x00")}),
 		"terms that are none":        command(&pb.Command{Kind: record, Event: event, Terms: []byte{0xff}}),
 	} {
 		if got, err := wire.ReadTurn(m); !fault.Is(err, fault.Invalid) {

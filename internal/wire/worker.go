@@ -1,9 +1,7 @@
 package wire
 
 import (
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -311,16 +309,13 @@ func readClosing(c *pb.Close) (*model.Close, error) {
 	}, nil
 }
 
-// readMessage reads a message that the code of a worker sends. It checks the names in the address
-// in the same way as for a message of a client. A store may refuse a row with control characters,
-// which would stop the run that sends the message.
+// readMessage reads a message that the code of a worker sends. It does not check what the message
+// says: core.Overreach does that for the workers of every process. An error here would end the
+// session of the worker, with all its runs, and only the run that sends the message is wrong.
 func readMessage(body []byte) (model.Message, error) {
 	m, err := model.DecodeMessage(body)
 	if err != nil {
 		return m, fault.New(fault.Invalid, "%w", err)
-	}
-	if strings.ContainsFunc(m.To.Type+m.To.Key, unicode.IsControl) {
-		return m, fault.New(fault.Invalid, "a message to %.80q, which contains control characters", m.To.String())
 	}
 	return m, nil
 }
