@@ -213,16 +213,25 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 		l.keepRefused(b, e, m, f)
 	}
 
+	node := m.Node
+	if node.IsZero() || m.Kind == model.MessageNothing {
+		return
+	}
+	open := e.x != nil && e.x.Open()
+	if m.Watches && open && !known && d.Answer.Failure == nil {
+		// The caller of the start waits for the end of this run. Its process gets the only hint at
+		// the end, and finds the answer as well then.
+		l.waiters.addNode(l.now, e.address, waiter{node: node, run: d.Answer.Run})
+		return
+	}
+
 	// Notify the other process that there is an answer.
-	if node := m.Node; !node.IsZero() && m.Kind != model.MessageNothing {
-		b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
-		if m.Kind == model.MessageWatch && m.Name == model.WatchChanges {
-			l.watchers.addNode(l.now, e.address, node)
-			return
-		}
-		if (m.Kind == model.MessageWatch || m.Watches) && e.x != nil && e.x.Open() {
-			l.waiters.addNode(l.now, e.address, waiter{node: node, run: m.ToRun})
-		}
+	b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
+	switch {
+	case m.Kind == model.MessageWatch && m.Name == model.WatchChanges:
+		l.watchers.addNode(l.now, e.address, node)
+	case m.Kind == model.MessageWatch && open:
+		l.waiters.addNode(l.now, e.address, waiter{node: node, run: m.ToRun})
 	}
 }
 
