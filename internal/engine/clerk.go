@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -74,14 +75,7 @@ func (k *clerk) look(ctx context.Context) {
 	k.lookAgain()
 	// Copy the keys and read without the lock: callers come and go during the read.
 	k.mu.Lock()
-	keys := make([]store.RequestKey, 0, len(k.replies))
-	for key := range k.replies {
-		keys = append(keys, key)
-	}
-	runs := make([]store.RunKey, 0, len(k.runs))
-	for key := range k.runs {
-		runs = append(runs, key)
-	}
+	keys := slices.AppendSeq(make([]store.RequestKey, 0, len(k.replies)), maps.Keys(k.replies))
 	k.mu.Unlock()
 
 	// Two reads serve all waiting callers of the process, however many there are.
@@ -93,6 +87,10 @@ func (k *clerk) look(ctx context.Context) {
 		}
 	}
 
+	// The replies may name runs that have ended already.
+	k.mu.Lock()
+	runs := slices.AppendSeq(make([]store.RunKey, 0, len(k.runs)), maps.Keys(k.runs))
+	k.mu.Unlock()
 	if len(runs) > 0 {
 		found, err := k.eng.cfg.Store.LoadOutcomes(ctx, runs)
 		note(ctx, k.eng.others.outcomes, err)
@@ -114,12 +112,22 @@ func note(ctx context.Context, s *episode.Source, err error) {
 }
 
 // deliverReply finishes the calls that wait for a reply. If the reply belongs to another request
-// with the same id, deliverReply finishes the calls with an error.
+// with the same id, deliverReply finishes the calls with an error. A caller of a start that waits
+// for the end from now on waits for the end of the run in the reply.
 func (k *clerk) deliverReply(r store.Reply) {
 	a := lane.RememberedAnswer(&r)
 	k.mu.Lock()
 	waiting := k.replies[r.RequestKey]
 	delete(k.replies, r.RequestKey)
+	if a.Err == nil {
+		run := store.RunKey{Shard: r.Shard, Run: a.Answer.Run}
+		for _, c := range waiting {
+			if c.ends != nil && c.run == (store.RunKey{}) {
+				c.run = run
+				k.runs[run] = append(k.runs[run], c.ends)
+			}
+		}
+	}
 	k.mu.Unlock()
 	for _, c := range waiting {
 		told := a
@@ -169,6 +177,11 @@ func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (firs
 // send asks the owner and waits for its answer. tried says what became of earlier attempts to send
 // the request under the same id.
 func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (model.Answer, error) {
+	return k.sendFor(ctx, newCall(), m, tried)
+}
+
+// sendFor does the same as send. The call c waits for the answer.
+func (k *clerk) sendFor(ctx context.Context, c *call, m *model.Message, tried attempt) (model.Answer, error) {
 	// Every request needs an id under which the owner remembers the answer. An id that the engine
 	// draws belongs to this call alone, so the answer can be removed after it has arrived.
 	asked, id := *m, newID()
@@ -182,7 +195,6 @@ func (k *clerk) send(ctx context.Context, m *model.Message, tried attempt) (mode
 	refused := key
 	refused.ID = model.RefusedIDs + id.String()
 	keys := [...]store.RequestKey{key, refused}
-	c := newCall()
 	c.asked = &asked
 	// Register before the request is stored. Otherwise the answer could arrive before the call
 	// waits for it.
@@ -252,15 +264,28 @@ func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
 // errOursNow says that this node has acquired the shard of an execution whose end a caller awaits.
 var errOursNow = fault.New(fault.Unavailable, "this node owns the shard now")
 
-// awaitStarted waits for the end of an execution. Its start has already asked the owner for a hint.
-// run is the run that the start has begun or found.
-func (k *clerk) awaitStarted(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
-	key := store.RunKey{Shard: k.eng.layout.Shard(a), Run: run}
-	r, err := k.awaitRun(ctx, a, key)
+// execute sends a start, and waits for the end of the execution. If the start has begun or found an
+// open run, the owner sends only one hint, at the end of the run. Then one look finds both the
+// answer to the start and the end.
+func (k *clerk) execute(ctx context.Context, m *model.Message, tried attempt) (lane.Result, error) {
+	watched := *m
+	watched.Watches = true
+	c := newCall()
+	c.ends = newCall()
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		forget(k.runs, c.run, c.ends)
+	}()
+
+	if _, err := k.sendFor(ctx, c, &watched, tried); err != nil {
+		return lane.Result{}, unsure(err, tried.taken)
+	}
+	r, err := k.awaitCall(ctx, m.To, c.run.Shard, c.ends)
 	if err != nil || r.Outcome.Status.Closed() && r.Outcome.Status != model.Continued {
 		return r, err
 	}
-	return k.await(ctx, a, model.RunID{})
+	return k.await(ctx, m.To, model.RunID{})
 }
 
 // await waits for the end of an execution that another node owns. When a run continues as new,
@@ -315,18 +340,23 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	k.mu.Unlock()
 	k.lookout.Expect()
 	k.lookout.LookNow()
-	trust := time.NewTimer(clerkTrust)
-	defer trust.Stop()
 
 	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		forget(k.runs, key, c)
 	}()
+	return k.awaitCall(ctx, a, key.Shard, c)
+}
+
+// awaitCall does the same as awaitRun, for a call that is registered.
+func (k *clerk) awaitCall(ctx context.Context, a model.Address, shard model.ShardID, c *call) (lane.Result, error) {
+	trust := time.NewTimer(clerkTrust)
+	defer trust.Stop()
 
 	for {
 		served := k.eng.served.listen()
-		if inc := k.eng.current(); inc != nil && inc.lane(key.Shard) != nil {
+		if inc := k.eng.current(); inc != nil && inc.lane(shard) != nil {
 			return lane.Result{}, errOursNow
 		}
 		select {

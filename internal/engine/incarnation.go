@@ -628,7 +628,7 @@ func (inc *incarnation) mailWaits() {
 // MailHint tells the owner of a shard, on this node or another, that a request may wait in the
 // store.
 func (e *Engine) MailHint(s model.ShardID) {
-	h := notify.Hint{Kind: notify.Mail, Shard: s}
+	h := notify.Hint{Kind: notify.Requests, Shard: s}
 	if inc := e.current(); inc != nil && inc.lane(s) != nil {
 		inc.handleHint(h)
 		if inc.isServing() {
@@ -644,7 +644,11 @@ func (inc *incarnation) handleHint(h notify.Hint) {
 	switch h.Kind {
 	case notify.Mail:
 		if s := inc.keeper(h.Shard); s != nil {
-			s.inbox.result(func(l *lane.Lane, _ model.Time) { l.MailWaits() })
+			s.inbox.result(func(l *lane.Lane, _ model.Time) { l.MailWaitsFor(h.Shard) })
+		}
+	case notify.Requests:
+		if s := inc.keeper(h.Shard); s != nil {
+			s.inbox.result(func(l *lane.Lane, _ model.Time) { l.RequestsWait(h.Shard) })
 		}
 	case notify.Closed:
 		if h.Node == inc.self.ID {

@@ -217,7 +217,10 @@ func read(ctx context.Context, st store.Store, ld lane.Load, now model.Time, gro
 // readMail reads messages of other shards and requests of other processes.
 func readMail(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r lane.LoadResult) {
 	var more bool
-	if r.Messages, r.MoreMail, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit, ld.Bytes); r.Err == nil {
+	if len(ld.Shards) > 0 {
+		r.Messages, r.MoreMail, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit, ld.Bytes)
+	}
+	if r.Err == nil {
 		r.Inbox, more, r.Err = st.LoadInbox(ctx, slices.Concat(ld.Shards, ld.Leaving), now, ld.Limit, ld.Bytes)
 		r.MoreMail = r.MoreMail || more
 	}

@@ -25,6 +25,10 @@ type call struct {
 	// look for a reply.
 	asked *model.Message
 	reply *store.RequestKey // where that reply was found; nil if it was not in the store
+	// ends is nil unless the caller of a start also waits for the end of the execution. In that case
+	// the clerk lets ends wait for the run that the reply names.
+	ends *call
+	run  store.RunKey // that run; zero before the reply was found
 }
 
 func newCall() *call { return &call{done: make(chan struct{})} }
@@ -188,13 +192,7 @@ func (e *Engine) executeElsewhere(ctx context.Context, m *model.Message, fresh b
 		return *a.Result, nil
 	case a.Begun: // the execution has begun, but its owner is gone
 	case errors.Is(err, lane.ErrNotOwner):
-		watched := *m
-		watched.Watches = true
-		answer, err := e.clerk.send(ctx, &watched, tried)
-		if err != nil {
-			return lane.Result{}, unsure(err, tried.taken)
-		}
-		if r, err := e.clerk.awaitStarted(ctx, m.To, answer.Run); !errors.Is(err, errOursNow) {
+		if r, err := e.clerk.execute(ctx, m, tried); !errors.Is(err, errOursNow) {
 			return r, err
 		}
 	case err != nil:

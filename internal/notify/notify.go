@@ -15,11 +15,12 @@ type Kind uint8
 
 // Kinds of hints.
 const (
-	Mail       Kind = iota + 1 // messages or requests wait for Shard
+	Mail       Kind = iota + 1 // messages of other shards, or requests, wait for Shard
 	Closed                     // something that Node waits for has happened
 	Membership                 // nodes have joined or left, or shards are free
 	Settings                   // Node has changed settings
 	Peer                       // messages of other nodes wait for Node
+	Requests                   // requests of other processes wait for Shard
 )
 
 // Hint is a wake-up.

@@ -12,6 +12,9 @@ import (
 // A payload is a list of hints, separated by spaces. Each hint is a letter for its kind, followed
 // by its shard or node: m and a shard, c and a node, p and a node, s and a node, or v alone. A
 // reader skips words that it does not know, so that nodes of different versions can talk.
+//
+// A hint of kind Requests has two words: m and the shard, for readers that do not know this kind,
+// and r and the shard. The second word says that the first one is only about requests.
 
 var nodeText = base64.RawURLEncoding
 
@@ -22,6 +25,10 @@ func Encode(hints map[Hint]struct{}, most int) (payloads []string) {
 		switch h.Kind {
 		case Mail:
 			words = append(words, "m"+strconv.Itoa(int(h.Shard)))
+		case Requests:
+			if _, more := hints[Hint{Kind: Mail, Shard: h.Shard}]; !more {
+				words = append(words, "m"+strconv.Itoa(int(h.Shard)), "r"+strconv.Itoa(int(h.Shard)))
+			}
 		case Closed:
 			words = append(words, "c"+nodeText.EncodeToString(h.Node[:]))
 		case Peer:
@@ -56,10 +63,17 @@ func Encode(hints map[Hint]struct{}, most int) (payloads []string) {
 func Decode(payload string) (hints []Hint) {
 	for word := range strings.FieldsSeq(payload) {
 		switch kind, rest := word[0], word[1:]; kind {
-		case 'm':
-			if shard, err := strconv.ParseUint(rest, 10, 16); err == nil && shard < model.MaxShards {
-				hints = append(hints, Hint{Kind: Mail, Shard: model.ShardID(shard)})
+		case 'm', 'r':
+			shard, err := strconv.ParseUint(rest, 10, 16)
+			if err != nil || shard >= model.MaxShards {
+				continue
 			}
+			h := Hint{Kind: Mail, Shard: model.ShardID(shard)}
+			if kind == 'r' {
+				hints = slices.DeleteFunc(hints, func(o Hint) bool { return o == h })
+				h.Kind = Requests
+			}
+			hints = append(hints, h)
 		case 'c', 's', 'p':
 			h := Hint{Kind: Closed}
 			switch kind {

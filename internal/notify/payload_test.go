@@ -68,7 +68,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, payload string) {
 		hints := make(map[notify.Hint]struct{})
 		for _, h := range notify.Decode(payload) {
-			if h.Shard >= model.MaxShards || h.Kind < notify.Mail || h.Kind > notify.Peer {
+			if h.Shard >= model.MaxShards || h.Kind < notify.Mail || h.Kind > notify.Requests {
 				t.Fatalf("%+v", h)
 			}
 			hints[h] = struct{}{}

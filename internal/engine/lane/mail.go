@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -29,11 +31,12 @@ func (l *Lane) Messages(rows []store.MessageRow) {
 		p := l.pair(row.To, row.From)
 		switch next := p.nextSeq(); {
 		case row.Seq == next && l.mail.bytes >= l.cfg.MaxMail:
+			l.mail.announce(row.To, true)
 			l.mail.again = true
 		case row.Seq == next:
 			l.mail.push(p, row)
 		case row.Seq > next:
-			l.MailWaits()
+			l.MailWaitsFor(row.To)
 		}
 	}
 }
@@ -78,17 +81,37 @@ func (l *Lane) post(out []store.MessageRow) {
 	}
 }
 
-// MailWaits tells the lane that the store has mail (messages of other shards, and requests of other
-// processes) for shards of this lane. The lane reads the mail when it has room.
+// MailWaits tells the lane that the store may have mail (messages of other shards, and requests of
+// other processes) for any shard of this lane. The lane reads the mail when it has room.
 func (l *Lane) MailWaits() {
+	l.mail.announced.all = true
+	l.readMail()
+}
+
+// MailWaitsFor does the same as MailWaits, for the mail of one shard. The read is cheaper, because
+// the store looks only at the shards with news.
+func (l *Lane) MailWaitsFor(shard model.ShardID) {
+	l.mail.announce(shard, true)
+	l.readMail()
+}
+
+// RequestsWait does the same as MailWaits, for the requests to one shard.
+func (l *Lane) RequestsWait(shard model.ShardID) {
+	l.mail.announce(shard, false)
+	l.readMail()
+}
+
+// readMail reads the announced mail, or notes that the lane has to read it later.
+func (l *Lane) readMail() {
 	if l.mail.reading || l.dead != nil || l.mailFull() {
 		l.mail.again = true
 		return
 	}
-	shards := l.servedShards()
+	news := l.mail.takeAnnounced()
+	shards := slices.DeleteFunc(l.servedShards(), func(id model.ShardID) bool { return !news.messages(id) })
 	// A shard that the lane is giving up still needs data that claims write, so the lane reads its
 	// mail too.
-	leaving := l.shardIDs(func(s *shard) bool { return s.draining && !s.freeing })
+	leaving := l.shardIDs(func(s *shard) bool { return !s.freeing && news.any(s.id) && (s.draining || !news.messages(s.id)) })
 	if len(shards)+len(leaving) == 0 {
 		return
 	}
@@ -96,9 +119,12 @@ func (l *Lane) MailWaits() {
 	// Unanswered queries stay in the inbox, in front of new requests, so the page may be larger by
 	// their bytes.
 	l.mail.beginRead(l.requests)
-	shards, passed := l.mail.fromTurn(shards)
-	leaving = append(leaving, passed...) // of these shards the lane reads only requests
-	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.questions.foreign.bytes})
+	if news.all {
+		var passed []model.ShardID
+		shards, passed = l.mail.fromTurn(shards)
+		leaving = append(leaving, passed...) // of these shards the lane reads only requests
+	}
+	l.loads.add(&Load{Kind: LoadMail, all: news.all, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.questions.foreign.bytes})
 }
 
 // mailBytes returns how many bytes a page of messages, or of requests, may have.
@@ -117,7 +143,7 @@ func (l *Lane) MailHeld() int { return l.mail.bytes }
 func (l *Lane) readOn() {
 	if l.mail.again && !l.mail.reading && !l.mailFull() {
 		l.mail.again = false
-		l.MailWaits()
+		l.readMail()
 	}
 }
 
@@ -138,8 +164,8 @@ func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 	}
 
 	l.mail.endRead(r.MoreMail)
-	if l.mail.takeTurns(r.Messages, r.MoreMail) {
-		l.mail.again = true
+	if ld.all && l.mail.takeTurns(r.Messages, r.MoreMail) {
+		l.mail.announced.all, l.mail.again = true, true
 	}
 	l.readOn()
 }
@@ -213,16 +239,25 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 		l.keepRefused(b, e, m, f)
 	}
 
+	node := m.Node
+	if node.IsZero() || m.Kind == model.MessageNothing {
+		return
+	}
+	open := e.x != nil && e.x.Open()
+	if m.Watches && open && !known && d.Answer.Failure == nil {
+		// The caller of the start waits for the end of this run. Its process gets the only hint at
+		// the end, and finds the answer as well then.
+		l.waiters.addNode(l.now, e.address, waiter{node: node, run: d.Answer.Run})
+		return
+	}
+
 	// Notify the other process that there is an answer.
-	if node := m.Node; !node.IsZero() && m.Kind != model.MessageNothing {
-		b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
-		if m.Kind == model.MessageWatch && m.Name == model.WatchChanges {
-			l.watchers.addNode(l.now, e.address, node)
-			return
-		}
-		if (m.Kind == model.MessageWatch || m.Watches) && e.x != nil && e.x.Open() {
-			l.waiters.addNode(l.now, e.address, waiter{node: node, run: m.ToRun})
-		}
+	b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
+	switch {
+	case m.Kind == model.MessageWatch && m.Name == model.WatchChanges:
+		l.watchers.addNode(l.now, e.address, node)
+	case m.Kind == model.MessageWatch && open:
+		l.waiters.addNode(l.now, e.address, waiter{node: node, run: m.ToRun})
 	}
 }
 

@@ -25,11 +25,42 @@ type mailroom struct {
 	// the read may have missed these answers. It is nil if no read is in flight.
 	answered map[store.RequestKey]struct{}
 
-	reading bool
-	again   bool          // mail was announced while the lane was reading or had no room
-	more    bool          // there may be mail behind the last page
-	turn    model.ShardID // the next page starts with the messages for this shard
-	aside   aside
+	reading   bool
+	announced announced
+	again     bool          // mail was announced while the lane was reading or had no room
+	more      bool          // there may be mail behind the last page
+	turn      model.ShardID // the next page starts with the messages for this shard
+	aside     aside
+}
+
+// announced are the shards for which mail was announced since the last read began.
+type announced struct {
+	all    bool
+	shards map[model.ShardID]bool // true unless only requests were announced
+}
+
+// any reports whether mail was announced for a shard.
+func (a *announced) any(id model.ShardID) bool {
+	_, has := a.shards[id]
+	return a.all || has
+}
+
+// messages reports whether messages of other shards may wait for a shard.
+func (a *announced) messages(id model.ShardID) bool { return a.all || a.shards[id] }
+
+// announce notes that the store may have requests for a shard, and perhaps messages.
+func (m *mailroom) announce(shard model.ShardID, messages bool) {
+	if m.announced.shards == nil {
+		m.announced.shards = map[model.ShardID]bool{}
+	}
+	m.announced.shards[shard] = messages || m.announced.shards[shard]
+}
+
+// takeAnnounced returns the announced shards, and starts with no announcements again.
+func (m *mailroom) takeAnnounced() announced {
+	taken := m.announced
+	m.announced = announced{}
+	return taken
 }
 
 func newMailroom() mailroom {

@@ -60,6 +60,7 @@ type Load struct {
 	tenure   int           // tenure of the lane when the read started
 	begun    int           // tenure of the lane when it asked for the first page of runnable runs
 	task     *handover
+	all      bool // LoadMail reads the mail of all shards
 	catchUp  bool // the lane reads timers of kinds that are behind the others, see window
 	served   int  // entry.remembered when the lane looked for a reply
 	attempts int

@@ -287,7 +287,7 @@ func (k *clerk) put(id model.RunID, m *model.Message, again *bool, stored func(f
 				done()
 			},
 			OK: func() {
-				s.hintMail(row.Shard)
+				s.hintMail(row.Shard, (*lane.Lane).RequestsWait)
 				stored(first, nil)
 			},
 			Bad: func(error) {

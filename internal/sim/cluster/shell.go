@@ -437,7 +437,7 @@ func (sh *shell) mail(row *store.MessageRow) {
 		return
 	}
 	if !sh.inc.note(row) {
-		s.hintMail(row.To)
+		s.hintMail(row.To, (*lane.Lane).MailWaitsFor)
 	}
 }
 
@@ -450,7 +450,7 @@ func (s *Cluster) hintIsLost() bool {
 }
 
 // hintMail notifies the owner of a shard of mail.
-func (s *Cluster) hintMail(shard model.ShardID) {
+func (s *Cluster) hintMail(shard model.ShardID, waits func(*lane.Lane, model.ShardID)) {
 	for _, p := range s.Procs {
 		if p == nil || s.hintIsLost() {
 			continue
@@ -458,7 +458,7 @@ func (s *Cluster) hintMail(shard model.ShardID) {
 		s.After(s.Disk.Latency(), p.Process, func() {
 			if p.Inc != nil && p.Inc.Owner[shard] {
 				sh := p.Inc.Shells[int(shard)%len(p.Inc.Shells)]
-				sh.result(func(model.Time) { sh.Lane.MailWaits() })
+				sh.result(func(model.Time) { waits(sh.Lane, shard) })
 			}
 		})
 	}

@@ -26,10 +26,16 @@ on conflict (shard, id) do nothing`
 	sameGroups = `(select m.groups from {schema}.meta m where m.id = 1) = $9`
 
 	// The condition on xmin selects only rows of this transaction. A row that another transaction
-	// has stored must stay, because its owner may have read it.
+	// has stored must stay, because its owner may have read it. Refusals are rare, so the statement
+	// usually looks only for refusals.
 	takeBack = `
-delete from {schema}.inbox where shard = $1 and id = $2 and xmin = pg_current_xact_id()::xid and exists (
-  select from {schema}.requests where shard = $1 and key = $3 and id = $4 and workflow = $5 and tenant = $6)`
+delete from {schema}.inbox where ctid = any (array(
+  select x.ctid from unnest($1::smallint[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[]) u (shard, id, tenant, workflow, key, refused)
+  cross join lateral (
+    select i.ctid from {schema}.inbox i where i.shard = u.shard and i.id = u.id and i.xmin = pg_current_xact_id()::xid limit 1) x
+  where (
+    select r.at from {schema}.requests r
+    where r.shard = u.shard and r.key = u.key and r.id = u.refused and r.workflow = u.workflow and r.tenant = u.tenant) is not null))`
 )
 
 // PutInbox stores requests that are not in the inbox yet and whose answers are not remembered. An
@@ -52,7 +58,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	n := len(rows)
 	shards, ids, notBefore := make([]int16, n), make([]pgtype.UUID, n), make([]int64, n)
 
-	tenants, workflows, keys, requests, bodies := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
+	tenants, workflows, keys, requests, refused, bodies := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
 	for i := range rows {
 		r := &rows[i]
 		if r.Shard >= model.MaxShards {
@@ -62,8 +68,12 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 		shards[i], ids[i], notBefore[i] = int16(r.Shard), runArg(r.ID), int64(r.NotBefore)
 		tenants[i], workflows[i], keys[i], requests[i] = k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID
 		bodies[i] = model.AppendBody(nil, &r.Message, r.Damaged)
+		if k.ID != "" {
+			refused[i] = model.RefusedIDs + r.ID.String()
+		}
 	}
 
+	isRequest := func(id string) bool { return id != "" }
 	grouped := slices.ContainsFunc(rows, func(r store.InboxRow) bool { return model.MayChooseGroup(r.Message.To.Type) })
 	return s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
 		var batch pgx.Batch
@@ -77,10 +87,8 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 		} else {
 			batch.Queue(s.sql(putInbox+putOnce), args...)
 		}
-		for i := range rows {
-			if requests[i] != "" {
-				batch.Queue(s.sql(takeBack), shards[i], ids[i], keys[i], model.RefusedIDs+rows[i].ID.String(), workflows[i], tenants[i])
-			}
+		if slices.ContainsFunc(requests, isRequest) {
+			batch.Queue(s.sql(takeBack), shards, ids, tenants, workflows, keys, refused)
 		}
 		return c.SendBatch(ctx, &batch).Close()
 	})
