@@ -239,7 +239,7 @@ func (r *run) keepAttempts() {
 	}
 
 	cause := fmt.Errorf("%w: the run was lost with its server", ErrCanceled)
-	for _, a := range r.m.asks {
+	for a := range r.m.asks.all() {
 		switch {
 		case a.kind != askStep || a.state != stepRunning || !a.launched || a.dropped:
 		case a.body == nil: // the attempt waits for limits or a slot, and has not begun

@@ -97,14 +97,14 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 	a.fut.m, a.fut.ask = m, a
 	m.buf = id.append(m.buf[:0], path)
 
-	earlier := m.asks[string(m.buf)]
+	earlier := m.asks.get(m.buf)
 	if earlier != nil {
 		earlier.repeats++
 		m.buf = appendOccurrence(m.buf, earlier.repeats)
 	}
 
 	a.id = string(m.buf)
-	m.asks[a.id] = a
+	m.asks.put(a)
 	if m.live || m.examine {
 		a.position = m.w.positions.of(id.caller)
 		if earlier != nil && a.kind == askStep && !id.hashed && !id.keyed && a.position == earlier.position {

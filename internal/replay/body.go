@@ -361,7 +361,7 @@ func (r *run) cancelBodies(m *machine, why string) {
 	cause := fmt.Errorf("%w: %s", ErrCanceled, why)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, a := range m.asks {
+	for a := range m.asks.all() {
 		if a.kind == askStep && a.state == stepRunning {
 			r.abandonLocked(a, cause)
 		}

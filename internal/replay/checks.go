@@ -3,7 +3,6 @@ package replay
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -75,7 +74,7 @@ func (c *Checks) reportAttempt(a *ask, out model.Payload, err error) {
 // twin records what an earlier execution of the code had asked for after a number of events.
 type twin struct {
 	fed  int
-	asks map[string]*ask
+	asks asks
 }
 
 // doubtful reports whether the code must be executed again, on a new machine, before its requests
@@ -123,8 +122,8 @@ func (m *machine) note(a *ask, value []byte) {
 // they do not.
 func (t *twin) difference(m *machine) string {
 	var before, after []string
-	for _, id := range slices.Sorted(maps.Keys(t.asks)) {
-		a, b := t.asks[id], m.asks[id]
+	for _, a := range t.asks.sorted() {
+		b := m.asks.get([]byte(a.id))
 		switch {
 		case a.kind == askPin: // the machine asks for it, not the code
 		case b == nil:
@@ -139,9 +138,9 @@ func (t *twin) difference(m *machine) string {
 		}
 	}
 
-	for _, id := range slices.Sorted(maps.Keys(m.asks)) {
-		if t.asks[id] == nil {
-			after = append(after, m.asks[id].describe())
+	for _, b := range m.asks.sorted() {
+		if t.asks.get([]byte(b.id)) == nil {
+			after = append(after, b.describe())
 		}
 	}
 

@@ -78,7 +78,7 @@ func (m *machine) preventTake(c *Coroutine, seq int64) {
 
 // hasTaken reports whether the code of this machine has taken a signal.
 func (m *machine) hasTaken(seq int64) bool {
-	for _, a := range m.asks {
+	for a := range m.asks.all() {
 		if a.kind == askTaken && a.ref == seq {
 			return true
 		}

@@ -113,7 +113,7 @@ func (m *machine) noteArrival(a *ask) {
 }
 
 func (m *machine) find(id string) *ask {
-	if a := m.asks[id]; a != nil {
+	if a := m.asks.get([]byte(id)); a != nil {
 		return a
 	}
 	return m.alias[id]

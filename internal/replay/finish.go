@@ -286,7 +286,7 @@ func (m *machine) endOthers() {
 	}
 
 	var pending []*ask
-	for _, a := range m.asks {
+	for a := range m.asks.all() {
 		if (a.kind == askStep || a.kind == askTimer) && !a.fut.done {
 			pending = append(pending, a)
 		}

@@ -263,7 +263,7 @@ func (x Ctx) mayWait(target model.Address) error {
 // with such a record may continue.
 func (m *machine) isRecorded(path string, id *identity) bool {
 	m.buf = id.append(m.buf[:0], path)
-	if earlier := m.asks[string(m.buf)]; earlier != nil {
+	if earlier := m.asks.get(m.buf); earlier != nil {
 		m.buf = appendOccurrence(m.buf, earlier.repeats+1)
 	}
 	for _, e := range m.r.events {

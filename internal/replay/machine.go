@@ -26,7 +26,7 @@ type machine struct {
 	coroutines list[*Coroutine] // in order of creation
 	alive      int
 	ready      []*Coroutine
-	readyRoom  *[1]*Coroutine // room for the first of them
+	readyRoom  [1]*Coroutine // room for the first of them
 	// the coroutine that waits for the commit of what the code ran ahead of; no other coroutine may
 	// run
 	settling  *Coroutine
@@ -61,7 +61,7 @@ type machine struct {
 	twin   *twin // what the machine before this one had asked for
 	proven int   // 1 + the number of events after which both executions asked for the same things
 
-	asks        map[string]*ask
+	asks        asks
 	buf         []byte
 	unconfirmed []*ask // asks of the code before the end of the history
 	// identities whose events an earlier machine of this activation has reported; these events will
@@ -126,17 +126,16 @@ func newMachine(r *run) *machine {
 		machine machine
 		scope   Scope
 		root    Coroutine
-		ready   [1]*Coroutine
 		start   [1]*ask
 		buf     [48]byte
 	})
 
 	m := &parts.machine
-	m.w, m.r, m.asks = r.w, r, make(map[string]*ask, 8)
+	m.w, m.r = r.w, r
 	m.now.Store(int64(r.start.Awake()))
 	m.examine = r.w.cfg.Checks != nil
 	m.labels = r.start.Labels
-	m.rootScope, m.root, m.readyRoom = &parts.scope, &parts.root, &parts.ready
+	m.rootScope, m.root = &parts.scope, &parts.root
 	m.toStart, m.buf = parts.start[:0], parts.buf[:0]
 	m.rootScope.m = m
 	m.root.m, m.root.scope, m.root.signal = m, m.rootScope, make(chan wake, 1)

@@ -115,7 +115,7 @@ func (m *machine) rename(e *model.Event) *ask {
 	if !ok {
 		return nil
 	}
-	a := m.asks[id]
+	a := m.asks.get([]byte(id))
 	if a == nil || a.fut.done || a.recorded {
 		return nil
 	}
@@ -396,7 +396,7 @@ func (m *machine) drift(e *model.Event) string {
 func (m *machine) closestAsk(p parsedID) *ask {
 	var best *ask
 	var bestID parsedID
-	for _, a := range m.asks {
+	for a := range m.asks.all() {
 		q, ok := parseID(a.id)
 		if !ok || a.fut.done || a.recorded || !q.hashed || q.kind != p.kind || q.name != p.name || q.path != p.path {
 			continue

@@ -206,7 +206,7 @@ func (a *ask) stepError() error {
 // end before the worker knows what these steps did.
 func (m *machine) settleAll() {
 	var pending []*ask
-	for _, a := range m.asks {
+	for a := range m.asks.all() {
 		if a.needsOwnOutcome() && !a.fut.done {
 			pending = append(pending, a)
 		}

@@ -328,7 +328,7 @@ func (m *machine) recoverExit(c *Coroutine) {
 	m.command(a, m.r.conclude(a, model.Payload{}, ExitFailure("step "+a.name)))
 	m.ahead = append(m.ahead, m.authors...)
 
-	for _, a := range m.asks {
+	for a := range m.asks.all() {
 		// The worker reported the step before its body began, and the step is not recorded yet. The
 		// next machine must not ask for the step again.
 		if a.expect.Load() > 0 {

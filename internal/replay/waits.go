@@ -78,7 +78,7 @@ func (m *machine) unawaitedStep(rs []model.Reason) (found *ask) {
 			return a
 		}
 	}
-	for _, a := range m.asks {
+	for a := range m.asks.all() {
 		if wanted(a) && a.state == stepRunning && (found == nil || a.id < found.id) {
 			found = a
 		}
