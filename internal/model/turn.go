@@ -48,7 +48,9 @@ type Command struct {
 
 // Close ends a run.
 type Close struct {
-	Status  Status // Completed, Failed, Canceled or Continued
+	Status Status // Completed, Failed, Canceled or Continued
+	// Final says that the policy of the workflow allows no other run after this failure.
+	Final   bool
 	Output  Payload
 	Failure *Failure
 	// Input is the input of the next run, if Status is Continued.
@@ -60,10 +62,9 @@ type Close struct {
 	// retention time of the engine applies.
 	Retain time.Duration
 	// Retry is the policy of the workflow for failed runs; nil when it has none. The policy with
-	// which the execution was started takes precedence. Final says that the policy of the workflow
-	// allows no other run after this failure. RetryAfter is the shortest pause before the next run.
+	// which the execution was started takes precedence. RetryAfter is the shortest pause before the
+	// next run.
 	Retry      *Retry
-	Final      bool
 	RetryAfter time.Duration
 }
 

@@ -29,8 +29,9 @@ type entry struct {
 	x *core.Execution // the current run; nil when there is none, or before it has been read
 	// version counts how often the lane dropped the state or read it for a worker. A read that
 	// started under an older version is out of date.
-	version int
-	actor   *actor // the state of an entity or a service; nil for all other addresses
+	version    int32
+	remembered int32  // answers that the lane began to remember; see lookup.served
+	actor      *actor // the state of an entity or a service; nil for all other addresses
 
 	backlog    backlog    // inputs that wait for the address
 	pending    pending    // what is not committed yet
@@ -41,7 +42,6 @@ type entry struct {
 	tasks      taskBook   // what the board and the workers know about its tasks
 	quarantine quarantine // why the lane refuses inputs for it
 	queries    []*query   // asked of its code and not answered
-	remembered int        // answers that the lane began to remember; see lookup.served
 	// the run that this lane itself has started or given to a worker, see reunion
 	ours model.RunID
 	// outlived is the run that a worker held when it left because its server stops. The worker may

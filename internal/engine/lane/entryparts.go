@@ -25,14 +25,14 @@ type pending struct {
 	removing bool
 	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
 
-	served int        // inputs that were applied in the open batch
-	mark   *core.Mark // the last mark of the open batch
+	served int32 // inputs that were applied in the open batch
+	// how many resumes of the run are not committed; a reached start time is a resume too. While
+	// there are any, no worker continues the run
+	resuming int32
+	mark     *core.Mark // the last mark of the open batch
 	// freed is the batch that releases the lock of the entity. Calls that had to wait for the lock
 	// begin after the commit of this batch. freed is nil if there is no such batch.
 	freed *building
-	// how many resumes of the run are not committed; a reached start time is a resume too. While
-	// there are any, no worker continues the run
-	resuming int
 }
 
 // dirty reports whether something of the address is not committed.
@@ -207,7 +207,7 @@ type taskBook struct {
 	posted   postings    // what the lane has told the board
 	complete bool        // the board knows the state of each task of the run
 	// claims to hand over once their progress has been read
-	handing int
+	handing int32
 	// claims whose progress arrived while the state of the run was dropped
 	unhanded []*Load
 	written  map[string]*taskData // data by task, for tasks that write data; nil when none does
@@ -221,7 +221,7 @@ func (b *taskBook) isExecuting() bool {
 			return true
 		}
 	}
-	return at(b.posted.one)
+	return b.posted.one != nil && at(b.posted.one.posting)
 }
 
 // forget drops the parts that belong to the state of the run. The record of what the board knows

@@ -61,8 +61,8 @@ type source struct {
 	pair    *pair       // the channel that brought it, when another shard sent it
 	seq     int64       // its position in that channel
 	inbox   model.RunID // its inbox row, when another process sent it
-	passed  bool        // the open batch sends it, see passOn
 	token   any         // the caller in this process that gets the answer
+	passed  bool        // the open batch sends it, see passOn
 	// awaits says that the caller does not want the answer to the message itself. It waits for the
 	// end of the run that the message starts, or for the answer of the code.
 	awaits bool
@@ -100,17 +100,17 @@ type messageInput struct {
 
 // lookup is what the lane knows about earlier uses of the request id of a message.
 type lookup struct {
-	fresh   bool // the caller says that the id has never been used before
-	seen    bool // the store says that an answer is remembered under the id
-	checked bool // the lane has looked for the remembered answer
-	served  int  // entry.remembered at that time
+	fresh   bool  // the caller says that the id has never been used before
+	seen    bool  // the store says that an answer is remembered under the id
+	checked bool  // the lane has looked for the remembered answer
+	served  int32 // entry.remembered at that time
 }
 
 // erasure is what the lane has read of an entity that a message removes by force.
 type erasure struct {
 	mailbox []model.MailboxItem
 	print   []byte // fingerprint of its row
-	version int    // of the entry at the time of the read
+	version int32  // of the entry at the time of the read
 }
 
 func (in *messageInput) source() *source { return &in.origin }

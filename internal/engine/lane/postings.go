@@ -19,21 +19,26 @@ type posting struct {
 // postings are what the lane has told the board about the tasks of a run. Most runs with tasks are
 // tasks without a workflow and have one task, which needs no map.
 type postings struct {
-	id   string // of the only task; empty when there is none, or many is used
-	one  posting
+	one  *onlyPosting       // nil when there is no task, or many is used
 	many map[string]posting // nil until there is a second task
 }
 
+// onlyPosting is the posting of a run with one task.
+type onlyPosting struct {
+	id string // of the task
+	posting
+}
+
 func (p *postings) len() int {
-	if p.id != "" {
+	if p.one != nil {
 		return 1
 	}
 	return len(p.many)
 }
 
 func (p *postings) get(id string) (posting, bool) {
-	if p.id != "" {
-		return p.one, p.id == id
+	if o := p.one; o != nil {
+		return o.posting, o.id == id
 	}
 	t, ok := p.many[id]
 	return t, ok
@@ -41,20 +46,23 @@ func (p *postings) get(id string) (posting, bool) {
 
 // set notes what the board knows about a task.
 func (p *postings) set(id string, t posting) {
-	switch {
-	case p.id == id || p.len() == 0 && p.many == nil:
-		p.id, p.one = id, t
+	switch o := p.one; {
+	case o != nil && o.id == id:
+		o.posting = t
 		return
-	case p.many == nil:
-		p.many = map[string]posting{p.id: p.one}
-		p.id, p.one = "", posting{}
+	case o == nil && p.many == nil:
+		p.one = &onlyPosting{id, t}
+		return
+	case o != nil:
+		p.many = map[string]posting{o.id: o.posting}
+		p.one = nil
 	}
 	p.many[id] = t
 }
 
 func (p *postings) remove(id string) {
-	if p.id == id {
-		p.id, p.one = "", posting{}
+	if p.one != nil && p.one.id == id {
+		p.one = nil
 		return
 	}
 	delete(p.many, id)
@@ -62,8 +70,8 @@ func (p *postings) remove(id string) {
 
 // ids returns the tasks in a deterministic order. It appends them to the given slice.
 func (p *postings) ids(spare []string) []string {
-	if p.id != "" {
-		return append(spare, p.id)
+	if p.one != nil {
+		return append(spare, p.one.id)
 	}
 	for id := range p.many {
 		spare = append(spare, id)

@@ -56,13 +56,13 @@ type Load struct {
 	entry    *entry
 	message  *messageInput // the message that needs the read
 	report   claimReport   // the report that needs the read, of LoadFate
-	version  int           // version of the entry when the read started
+	version  int32         // version of the entry when the read started
 	tenure   int           // tenure of the lane when the read started
 	begun    int           // tenure of the lane when it asked for the first page of runnable runs
 	task     *handover
-	all      bool // LoadMail reads the mail of all shards
-	catchUp  bool // the lane reads timers of kinds that are behind the others, see window
-	served   int  // entry.remembered when the lane looked for a reply
+	all      bool  // LoadMail reads the mail of all shards
+	catchUp  bool  // the lane reads timers of kinds that are behind the others, see window
+	served   int32 // entry.remembered when the lane looked for a reply
 	attempts int
 	at       model.Time // the read must not start before this time
 }

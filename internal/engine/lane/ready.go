@@ -22,7 +22,7 @@ func (l *Lane) ready(e *entry, in input) bool {
 	switch {
 	case e.reading.active || e.pending.starting || e.pending.removing || l.recovery.careful():
 		return false
-	case e.pending.served >= l.cfg.PerKey || l.batchFull() || l.isApart(in) || l.isLone(in):
+	case int(e.pending.served) >= l.cfg.PerKey || l.batchFull() || l.isApart(in) || l.isLone(in):
 		return false
 	}
 	return in.ready(l, e)
