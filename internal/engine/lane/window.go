@@ -32,10 +32,9 @@ type window struct {
 	// timers that were started or stopped since the refill began, whose state in it is old
 	changed map[timerKey]struct{}
 	crossed bool // the window has kept timers that were committed while a refill was in flight
-	// a position was moved back while a refill was in flight
-	stale bool
-	more  bool // the last page was full
-	fresh bool // the lane has read no timers yet
+	stale   bool // a position was moved back while a refill was in flight
+	more    bool // the last page was full
+	fresh   bool // the lane has read no timers yet
 }
 
 // line holds the timers of one kind of workflow. The lane serves due timers of all lines in turn.
