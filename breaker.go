@@ -102,9 +102,8 @@ type BreakerRule struct {
 	Probes    int
 	Successes int
 	// Lease is how long a probe may take to report (1 min) before another task may take its place.
-	// A probe whose task has a longer Timeout may take that long.
-	// MaxRetryAfter (24 h) limits how long one task that returns RetryAfter can keep the other
-	// tasks waiting.
+	// A probe whose task has a longer AttemptTimeout may take that long. MaxRetryAfter (24 h)
+	// limits how long one task that returns RetryAfter can keep the other tasks waiting.
 	Lease         time.Duration
 	MaxRetryAfter time.Duration
 }
