@@ -13,7 +13,7 @@ import (
 // and close. Their state and their rules are stored and hold for all processes.
 type Breakers struct{ app *App }
 
-// Breakers operates the circuit breakers of the store.
+// Breakers operates the circuit breakers of the app's tenant.
 func (a *App) Breakers() Breakers { return Breakers{a} }
 
 // List returns the circuit breakers that have a stored state, and the ones that tasks of this node
@@ -48,8 +48,9 @@ func (b Breakers) Reset(ctx context.Context, name string) error {
 	return public(b.app.cfg.Backend.ResetBreaker(ctx, b.app.host.tenant, name))
 }
 
-// Pause stops all tasks at a circuit breaker until the given time. A time in the past ends the
-// pause. Like Trip, Pause returns ErrNotFound for an unknown name.
+// Pause stops all tasks at a circuit breaker until the given time. The zero time, or a time in the
+// past, ends the pause. A time before 1970 that is not zero, or after 9999, is ErrInvalid. Like
+// Trip, Pause returns ErrNotFound for an unknown name.
 func (b Breakers) Pause(ctx context.Context, name string, until time.Time, reason string) error {
 	if y := until.UTC().Year(); !until.IsZero() && (y < 1970 || y > 9999) {
 		return fault.New(fault.Invalid, "pause breaker %s until the year %d: must be from 1970 to 9999", name, y)
@@ -73,8 +74,9 @@ func (b Breakers) SetRule(ctx context.Context, r BreakerRule) error {
 	return public(b.app.cfg.Backend.SetBreaker(ctx, b.app.host.tenant, api.Breaker(r)))
 }
 
-// DeleteRule removes a rule. Breakers that the rule applied to use the defaults again. An activity
-// that had a breaker only because of this rule no longer has one.
+// DeleteRule removes a rule. Breakers that the rule applied to then use the most specific of the
+// remaining rules that match, or the defaults. An activity that had a breaker only because of this
+// rule no longer has one.
 func (b Breakers) DeleteRule(ctx context.Context, name string) error {
 	return public(b.app.cfg.Backend.DeleteBreaker(ctx, b.app.host.tenant, name))
 }
@@ -100,8 +102,8 @@ type BreakerRule struct {
 	Probes    int
 	Successes int
 	// Lease is how long a probe may take to report (1 min) before another task may take its place.
-	// MaxRetryAfter (24 h) limits how long one task that returns RetryAfter can keep the other
-	// tasks waiting.
+	// A probe whose task has a longer AttemptTimeout may take that long. MaxRetryAfter (24 h)
+	// limits how long one task that returns RetryAfter can keep the other tasks waiting.
 	Lease         time.Duration
 	MaxRetryAfter time.Duration
 }
@@ -112,8 +114,9 @@ type BreakerInfo struct {
 	// State is closed, open or half_open.
 	State string
 	Since time.Time
-	// Until is the time before which no task passes, and Reason says why. Both are zero while tasks
-	// pass. Paused means that an operator paused the breaker or that a task returned RetryAfter.
+	// Until is the time before which no task passes. It is zero while tasks, or only probes, may
+	// pass. Reason says why the breaker is not closed, or why it is paused. Paused means that an
+	// operator paused the breaker or that a task returned RetryAfter.
 	Until  time.Time
 	Reason string
 	Paused bool
@@ -123,8 +126,9 @@ type BreakerInfo struct {
 }
 
 // Breaker makes the outcomes of a task count for the circuit breaker of that name. While the
-// breaker is open, no process starts an attempt of the task, so the task uses up no attempts.
-// [Breakers.SetRule] says when the breaker opens.
+// breaker is open or paused, no process starts an attempt of the task, so the task uses up no
+// attempts. While the breaker is half-open, only probes start. [Breakers.SetRule] says when the
+// breaker opens.
 func Breaker(name string) TaskOption {
 	return taskOption{"Breaker", func(s *taskSettings) { s.breaker = name }}
 }

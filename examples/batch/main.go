@@ -3,9 +3,9 @@
 //
 //	go run ./examples/batch [store URL]
 //
-// Counting takes a second or two per document. Kill the program during that time (kill -9, it
-// prints its process id) and run the same command again. It does not repeat a count that the first
-// process has recorded.
+// Counting takes one to four seconds per document: 100 ms for each byte. Kill the program during
+// that time (kill -9, it prints its process id) and run the same command again. It does not repeat
+// a count that the first process has recorded.
 package main
 
 import (

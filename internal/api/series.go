@@ -25,8 +25,8 @@ type SeriesRequest struct {
 	Levels bool
 }
 
-// Series are numbers by time. Each node counts what it commits, in memory, and the answer is the
-// sum of the live nodes. When a node ends, its counts are lost.
+// Series has numbers by time. Each node counts in memory what it commits. The answer adds up the
+// counts of the live nodes. When a node ends, its counts are lost.
 type Series struct {
 	// From is the start of the first point. The last point is the current one and may not be
 	// complete.
@@ -34,12 +34,12 @@ type Series struct {
 	Step  time.Duration
 	Lines []SeriesLine
 	Nodes []SeriesNode
-	// Partial says that a live node has not answered, or that a node has not counted for the whole
-	// time.
+	// Partial says that numbers are missing: a live node has not answered, its counts are not
+	// complete for the whole time, or it is of an older release that cannot report Levels.
 	Partial bool
-	// Queues and Limits are the state of queues and limits, sorted by name, if the request asked
-	// for Levels. The reply has at most MaxSeriesOf queues and MaxSeriesOf limits in which
-	// something happened within the hour. Cut says that there were more.
+	// If the request asked for Levels, Queues and Limits have the state of the queues and limits in
+	// which something happened within the hour, sorted by name. Each list has at most MaxSeriesOf
+	// entries. Cut says that some queues or limits are left out.
 	Queues, Limits []SeriesOf
 	Cut            bool
 }
@@ -67,6 +67,7 @@ type SeriesLine struct {
 type SeriesNode struct {
 	Node     model.NodeID
 	Answered bool
-	// Since is when the node started to count.
+	// Since is the time from which the counts of the node are complete. It is later than the start
+	// of the node if the node had to drop counts. It is zero if the node has not answered.
 	Since model.Time
 }

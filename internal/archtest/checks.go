@@ -13,7 +13,8 @@ import (
 // maxLines is the largest number of lines of a file. A longer file is about more than one thing.
 const maxLines = 800
 
-// Package lane is about many things, so its files must be shorter. Its tests may reach maxLines.
+// Package lane has many ideas. A lower limit for its files keeps each idea in a file of its own.
+// Its tests may reach maxLines.
 const (
 	laneDir      = "internal/engine/lane"
 	maxLaneLines = 500

@@ -7,14 +7,14 @@ import (
 	"github.com/perdure/perdure/internal/api"
 )
 
-// admin records the calls of api.Admin.
+// admin records the calls of api.Admin that the table in table.go names.
 type admin struct {
 	api.Admin
 
 	log *Log
 }
 
-// Admin wraps an api.Admin and records its calls.
+// Admin wraps an api.Admin. It records the calls that the table in table.go names.
 func (l *Log) Admin(inner api.Admin) api.Admin { return &admin{inner, l} }
 
 // tenantValue is the part of a tenant that an entry shows.
@@ -26,7 +26,8 @@ type tenantValue struct {
 
 func showTenant(t *api.TenantInfo) any { return tenantValue{t.Note, t.Disabled, t.Allowance} }
 
-// tenant returns a tenant before it changes, or nil if there is none.
+// tenant returns what an entry shows of a tenant as it is before the call. It returns nil if the
+// log does not record the call, if there is no such tenant, or if the read fails.
 func (a *admin) tenant(ctx context.Context, name string) []byte {
 	if !a.log.records(ctx) {
 		return nil
@@ -75,7 +76,8 @@ func showKey(k *api.KeyInfo) any {
 	return v
 }
 
-// key returns a key before it changes. If the key cannot be found, k has only the id.
+// key returns a key as it is before the call, and what an entry shows of it. If the log does not
+// record the call, or the key cannot be read, k has only the id and before is nil.
 func (a *admin) key(ctx context.Context, id string) (k api.KeyInfo, before []byte) {
 	if !a.log.records(ctx) {
 		return api.KeyInfo{ID: id}, nil

@@ -18,8 +18,8 @@ const (
 	gap = 2
 	// comfortable is the width to which columns shrink before the table drops optional columns.
 	comfortable = 20
-	// narrowest is the minimum width of a column. If lines are still too long, the table cuts them
-	// at their end.
+	// narrowest is the width below which columns do not shrink. If lines are then still too
+	// long, the table cuts them at their end.
 	narrowest = 8
 	// cutMark marks the place of a cut.
 	cutMark = "…"
@@ -59,7 +59,7 @@ func (o *options) table(head string, rows [][]string) error {
 	return nil
 }
 
-// width returns the largest number of columns of a line, or 0 for no limit.
+// width returns the largest number of characters of a line, or 0 for no limit.
 func (o *options) width() int {
 	if o.wide || o.full {
 		return 0
@@ -174,8 +174,9 @@ func giveWay(rows [][]string, width, least int) []int {
 	return widths
 }
 
-// line lays out one row. It cuts the last column at its end, because that column is prose. It cuts
-// the other columns in the middle, because they are names that differ at both ends.
+// line lays out one row. It shortens each cell that is wider than its column. In the last column it
+// cuts the end off, because that column is usually prose. In the other columns it cuts the middle
+// out, because they have names that differ at both ends.
 func line(row []string, widths []int, width int) string {
 	var b strings.Builder
 	for i, cell := range row {
@@ -245,8 +246,8 @@ func wrapTable(rows [][]string, width int) (lines []string) {
 // because people copy the names.
 var flagNames = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
 
-// stiff replaces a hyphen while the text is broken into lines. It is as wide as a hyphen, and no
-// text contains it.
+// stiff replaces the hyphens of flag names while paragraph breaks a text into lines. It is as wide
+// as a hyphen, and the texts do not contain it.
 const stiff = "\ue000"
 
 // paragraph breaks a text into lines of a width; 0 means no limit.

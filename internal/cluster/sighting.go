@@ -7,13 +7,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// sighting is the lease of another node in its latest form.
+// sighting is what this node knows about the lease of a node in the view.
 type sighting struct {
 	epoch   int64
 	expires model.Time
-	since   time.Duration // when this node first saw the lease in this form, by its own clock
-	odd     bool          // the store's clock was wrong when the lease was written
-	lasts   time.Duration // no lease of the node is longer than this
+	since   time.Duration // when this node first saw this end of the lease, by its own clock
+	odd     bool          // the store's clock may have been wrong when the lease was written
+	lasts   time.Duration // estimated length of the node's leases; at least the TTL of this node
 }
 
 // Longest is the longest lease that a node may have. Nodes of one store may have leases of
@@ -34,11 +34,12 @@ func (m *Membership) remainingLease(n *store.Member) time.Duration {
 
 // Doubt tells the membership what the latest reading of the store's clock has shown. The parameter
 // doubt is true if the clock has jumped. After a jump, a lease that has expired by the store's
-// clock is treated as expired only when its node has not renewed it for the length of a lease, by
-// this node's own clock. Without this rule the first node that renews after a jump would fence all
-// others. The parameter by is how far the store's clock was ahead of this node's clock, or behind
-// it. If that is more than half of the margin, it counts as a jump even if doubt is false. The
-// margin is how long before the end of its lease a node stops serving.
+// clock is not enough to treat a node as dead. The node must also have been silent for the length
+// of its lease, as far as this node knows that length, by this node's own clock. Without this rule
+// the first node that renews after a jump would fence all others. The parameter by is how far the
+// store's clock was ahead of this node's clock, or behind it. If that is more than half of the
+// margin, it counts as a jump even if doubt is false. The margin is how long before the end of its
+// lease a node stops serving.
 func (m *Membership) Doubt(doubt bool, by time.Duration) {
 	m.doubt = doubt || by.Abs() > m.cfg.Margin/2
 }
@@ -49,7 +50,7 @@ func (m *Membership) Doubt(doubt bool, by time.Duration) {
 // the machine.
 func (m *Membership) Distrust(mono time.Duration) { m.unsure = mono + m.cfg.TTL }
 
-// watch notes the leases of the other nodes.
+// watch notes the leases of all nodes in the view.
 func (m *Membership) watch(mono time.Duration) {
 	// If the clock was wrong at the last view, it may also have been wrong when nodes wrote leases
 	// between that view and this one.
@@ -58,10 +59,11 @@ func (m *Membership) watch(mono time.Duration) {
 	}
 	m.doubted = m.doubt
 
-	// A lease that was written since the last view ends later than the time of that view plus the
-	// length of a lease, unless the store's clock went back in between. If such a lease has already
-	// expired, the last view is older than the length of a lease, and this node does not know what
-	// the clock did since then.
+	// A lease that was written since the last view ends no earlier than the time of that view plus
+	// the TTL of its node, unless the store's clock went back in between. watch does not know that
+	// TTL and uses the TTL of this node. So a shorter lease can be odd although the clock was
+	// right. A new lease that has already expired is odd too. Then the last view is older than a
+	// TTL, and this node does not know what the clock did since then.
 	least := max(m.lastView.Add(m.cfg.TTL), m.view.Now)
 	defer func() { m.lastView = m.view.Now }()
 
@@ -75,7 +77,9 @@ func (m *Membership) watch(mono time.Duration) {
 			switch {
 			case !known:
 				s.lasts = m.remainingLease(n)
-			case !m.doubt && !s.odd: // the lease was written after the last view
+			case !m.doubt && !s.odd:
+				// The node has written the lease after the last view, so the lease cannot be longer
+				// than the time from that view to its end.
 				s.lasts = min(n.Expires.Sub(m.lastView), m.cfg.Longest)
 			}
 			s.lasts = max(s.lasts, m.cfg.TTL)
@@ -86,18 +90,20 @@ func (m *Membership) watch(mono time.Duration) {
 	m.seen = seen
 }
 
-// isExpired reports whether the lease of a node has expired. If the lease was written while the
-// store's clock was wrong, or may have been, it expires when its node has not renewed it for the
-// length of a lease.
+// isExpired reports whether the lease of a node has expired by the store's clock. While that clock
+// is in doubt, for a TTL of this node after that, and for an odd lease, there is a second
+// condition: by this node's own clock, the node has not renewed for the estimated length of its
+// lease.
 func (m *Membership) isExpired(mono time.Duration, n *store.Member) bool {
 	s := m.seen[n.ID]
 
 	return n.Expires < m.view.Now && (mono >= m.unsure && !s.odd || mono-s.since >= s.lasts)
 }
 
-// A node may be gone although its lease has not expired by the store's clock. This node treats it
-// as gone only after a silence: no renewal during the longest lease of that node plus ages times
-// the TTL of this node.
+// ages is a part of the silence after which this node treats another node as gone although its
+// lease has not expired by the store's clock. During the silence the other node has not renewed.
+// The silence is as long as the estimated length of its lease, plus ages times the TTL of this
+// node.
 const ages = 3
 
 // isAbandoned reports whether a node is gone although its lease will not expire for a long time,

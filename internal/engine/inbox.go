@@ -15,25 +15,27 @@ import (
 // fields of their own. Any other input is a function.
 type op struct {
 	message *model.Message
-	fresh   bool // the request id of the message has never been used before
+	fresh   bool // according to the sender, the request id of the message is new; see isFresh
 	turn    *model.Turn
 	worker  lane.WorkerID
 	token   any
 	awaits  bool // the message is a start, and the caller with the token waits for the end
-	// tenure is set for a message of another node. It is the number of times that this node had
-	// acquired shards, counted while the other node certainly still used the connection.
+	// tenure is set for a message that came over a direct connection of another node. It is how
+	// often this node had acquired shards at a time when the other node certainly still used that
+	// connection. arrived is when that message arrived. See isFresh.
 	tenure  int64
-	arrived model.Time // when the op arrived
-	bytes   int        // of the message (set by the inbox), or of the messages that do passes on
+	arrived model.Time
+	bytes   int // size of the message (the inbox sets it), or of the messages that do passes on
 	report  *model.TaskReport
 	task    queue.WorkerID // the worker that reports
 	do      func(l *lane.Lane, now model.Time)
 }
 
-// inbox is the bounded queue in front of a lane. Results of commits and reads have their own line,
-// which is never full, so that a lane without room can always finish its work. The inbox bounds the
-// bytes of messages as well as the number of ops. The bound on bytes does not apply to reports of
-// workers: workers hold a limited number of bytes, and callers wait for their reports.
+// inbox is the queue in front of a lane. Results of commits and reads have a queue of their own
+// without a bound, so that a lane without room can always finish its work. The inbox bounds the
+// number of other ops, and the bytes of messages. The bound on bytes does not apply to turns and to
+// reports of workers: workers have a limited amount of work at a time, and callers wait for its
+// results. follow ignores both bounds.
 type inbox struct {
 	limit    int
 	maxBytes int
@@ -51,9 +53,10 @@ func newInbox(limit, maxBytes int) *inbox {
 	return &inbox{limit: limit, maxBytes: maxBytes, wake: make(chan struct{}, 1)}
 }
 
-// hasRoom reports whether there is room for an op. An op with bytes has room if the bytes that
-// already wait are below the limit. Its own size does not matter. So a large message waits no
-// longer than a small one, and a message that is larger than the limit passes as well.
+// hasRoom reports whether there is room for an op. There is room if fewer ops than the limit wait.
+// For an op with bytes, the bytes that already wait must also be below their limit. Its own size
+// does not matter. So a large message waits no longer than a small one, and a message that is
+// larger than the limit passes as well.
 func (b *inbox) hasRoom(o *op) bool {
 	return len(b.ops) < b.limit && (o.message == nil && o.bytes == 0 || b.bytes < b.maxBytes)
 }
@@ -178,10 +181,10 @@ func (b *inbox) ring() {
 	}
 }
 
-// take empties the inbox, or only the line of results if full is set, which means that the lane has
-// no room for further inputs. The inbox reuses the given slices. The bytes of the returned ops stay
-// counted until the caller calls releaseBytes. The caller must pass ops that it does not use to
-// giveBack.
+// take removes and returns everything that waits. If full is set, the lane has no room for further
+// inputs, and take returns only results. The inbox reuses the given slices. The bytes of the
+// returned ops stay counted until the caller calls releaseBytes. The caller must pass ops that it
+// does not use to giveBack.
 func (b *inbox) take(full bool, spareOps, spareResults []op) (ops, results []op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,8 +8,8 @@ import "strings"
 // Bounds of such a stream.
 const (
 	MaxReplyItem = 256 << 10 // bytes of one item
-	// MaxItemsAhead and MaxBytesAhead are how far the code may be ahead of the caller in the memory
-	// of the owner. A single item may have more bytes than MaxBytesAhead.
+	// MaxItemsAhead and MaxBytesAhead bound the items that wait in the memory of the owner until
+	// the caller has them. If no other item waits, one item may have more bytes.
 	MaxItemsAhead = 64
 	MaxBytesAhead = 256 << 10
 )
@@ -50,8 +50,9 @@ type ItemsTake struct {
 	After  int64    `cbor:"4,keyasint,omitempty"`
 }
 
-// ItemsPage is what a caller gets: items in order. The first one directly follows After. A page
-// without items means that the caller has waited for a while and no item has arrived.
+// ItemsPage is the answer to TakeNext: items in order. The first one directly follows After. If no
+// item has arrived for a while, the page has no items and Ended is not set, and the caller asks
+// again. The answers to the other verbs are empty pages.
 type ItemsPage struct {
 	Items []Payload `cbor:"1,keyasint,omitempty"`
 	// Ended says that no item follows. If it is set, Failure is the error of the code, or nil.

@@ -154,8 +154,8 @@ func digestOfRequeue(r *api.RequeueRequest) []byte {
 }
 
 // requeuedBefore finds out whether a requeue repeats an earlier request, and what the answer was.
-// The current state of the dead task does not matter: its count and its run may have changed since
-// that request.
+// The stored answer decides, and not the current state of the dead task: other requeues or an undo
+// may have followed that request.
 func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, request string, want []byte) (reply api.RequeueReply, repeated bool, err error) {
 	if request == "" {
 		return reply, false, nil
@@ -219,8 +219,11 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	})
 }
 
-// PurgeDead removes a dead task, even if its body is damaged. It refuses to remove a task that was
-// requeued if the run of that requeue is open. It does nothing if there is no such task.
+// PurgeDead removes a dead task. It refuses to remove a task that was requeued while the run of
+// that requeue is open, or while it does not exist and the requeue is less than a minute old.
+// PurgeDead removes a damaged dead task without this check, because the damaged body says whether
+// the task was requeued. It refuses to remove a task whose body was written by a newer build. It
+// does nothing if there is no such task.
 func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	row, err := s.deadRow(ctx, "purge", id)
 	switch {
@@ -239,9 +242,9 @@ func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	return err
 }
 
-// purgeDamaged removes a dead task whose body cannot be read. The address of the task is in that
-// body. So the order goes to another address of the same shard, and the owner of the shard removes
-// the row.
+// purgeDamaged removes a dead task whose body cannot be read. Of the address of the task, only the
+// tenant is also in a column. Its type and its key are only in that body. So the order goes to
+// another address of the same tenant and shard, and the owner of the shard removes the row.
 func (s *Service) purgeDamaged(ctx context.Context, row *store.DeadRow) error {
 	to, err := s.addressIn(row.Shard, row.Body.Address.Tenant)
 	if err != nil {
@@ -265,7 +268,8 @@ func (s *Service) addressIn(shard model.ShardID, tenant string) (model.Address, 
 }
 
 // checkRequeueClosed returns an error if a dead task must not change, because it was requeued and
-// the run of that requeue is open.
+// the run of that requeue is open. If that run does not exist, it may still be on its way. In that
+// case the dead task must not change before the requeue is a minute old.
 func (s *Service) checkRequeueClosed(ctx context.Context, d *api.DeadTask) error {
 	q := d.Body.Requeued
 	if q.IsZero() {
@@ -278,8 +282,8 @@ func (s *Service) checkRequeueClosed(ctx context.Context, d *api.DeadTask) error
 
 	var now model.Time
 	if run == nil { // it has not started yet, or was deleted
-		// Compare with the clock of the store, which has given the time of the requeue. The clock
-		// of this machine may differ.
+		// The requeue was given a time of the store's clock, so compare that time with the store's
+		// clock. The clock of this machine may differ.
 		view, err := s.store.Members(ctx)
 		if err != nil {
 			return err
@@ -293,8 +297,8 @@ func (s *Service) checkRequeueClosed(ctx context.Context, d *api.DeadTask) error
 	return nil
 }
 
-// retryTask schedules a closed task again that did not complete. It requeues a failed task, and
-// starts a cancelled task again.
+// retryTask runs a task again after it has ended without success. If it has become a dead task,
+// retryTask requeues the dead task. Otherwise it starts the task again at its address.
 func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastReply, error) {
 	v := s.check("retry")
 	v.past(r)
@@ -348,8 +352,8 @@ func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastRe
 	return reply, err
 }
 
-// await waits for a message to take effect. It waits for at most the time of the constant appears.
-// After that it returns without an error, because the message will take effect later.
+// await waits until a message has taken effect, but for at most 5 s (the constant appears). After
+// that time, or when ctx ends, it returns no error, because the message will take effect later.
 func (s *Service) await(ctx context.Context, done func(ctx context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, appears)
 	defer cancel()

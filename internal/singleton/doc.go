@@ -1,14 +1,17 @@
-// Package singleton runs code in exactly one process of a cluster at a time.
+// Package singleton runs code in at most one process of a cluster at a time.
 //
-// Every singleton has a register: the state of the built-in entity [Type] under the name of the
-// singleton. The register says which candidate runs the code, under which epoch, and the last
-// position that the code has saved. [Decide] is the whole logic of a register, and uses no clock.
+// Every singleton has a register. It is the state of an entity of the built-in type [Type] whose
+// key is the name of the singleton. The register says which candidate runs the code, under which
+// epoch, and the last position that the code has saved. [Decide] is the whole logic of a register,
+// and uses no clock.
 //
 // A [Candidate] competes for one register. It promises:
 //
-//   - A candidate that holds the register renews it four times per lease. It counts the lease from
-//     the moment before it sent the last renewal that was granted.
-//   - The context of the code ends a fifth of the lease before the lease does.
+//   - A candidate that holds the register renews its lease four times per lease. A claim and a save
+//     that are granted count as renewals too. The candidate counts the lease from the moment before
+//     it sent the last command that was granted.
+//   - If the lease is not renewed, the context of the code ends a fifth of the lease before the end
+//     of the lease.
 //   - Another candidate takes the register over only in three cases: if its own clock shows that
 //     the register has not been renewed for a whole lease, if it can prove that the process of the
 //     holder is gone, or after the holder has released the register. So two candidates need not

@@ -18,11 +18,11 @@ type Batch struct {
 	// lane. The commit moves the fence to Number.
 	Lane   LaneRef
 	Number int64
-	// At is the time, by the owner's clock, at which the owner sealed the batch. Rows that record
-	// when they were written have this time.
+	// At is the time, by the owner's clock, at which the owner sealed the batch. The answers in
+	// Requests have the same time.
 	At model.Time
 	// Bytes is the approximate size of the rows. Patience is how many times the time limit of the
-	// commit is doubled, because earlier attempts timed out. See Within.
+	// commit is doubled. It grows when commits of the lane time out. See Within.
 	Bytes, Patience int
 
 	// Deletes removes closed runs. It is guarded: none of these runs may be open. Runs that do not
@@ -36,9 +36,9 @@ type Batch struct {
 	// EntityRemoves removes the rows and mailboxes of entities, without reading their bodies.
 	// Entities that do not exist are skipped.
 	EntityRemoves []EntityKey
-	// Starts inserts runs. If the address of a start already has a current run, the result depends
-	// on IfAbsent. If IfAbsent is set, the store skips the start and reports it in
-	// Committed.Existing. Otherwise the store refuses the whole batch.
+	// Starts inserts runs. If a start has IfAbsent and its address has a current run, the store
+	// skips the start and reports it in Committed.Existing. If a start has neither IfAbsent nor
+	// Replaces and its address has a current run, the store refuses the whole batch.
 	Starts []StartRow
 	// Closes ends runs. It is guarded: each run must be open.
 	Closes []CloseRow
@@ -95,8 +95,9 @@ type Batch struct {
 	// changes the NotBefore of existing ones.
 	Deferred []InboxRow
 	// Requests remembers answers by request id. If an id is already remembered, the store refuses
-	// the batch. The refusal of an inbox row (model.RefusedIDs) is the exception: the stored answer
-	// stays, because a sender may put the same row again after its refusal.
+	// the batch. There is one exception: the refusal of an inbox row (its id begins with
+	// model.RefusedIDs). A sender may put the same row again after its refusal. In that case the
+	// stored answer stays.
 	Requests []Reply
 	// Forgets removes remembered answers that their callers have received and cannot ask for again.
 	// An answer that is already gone is skipped. Forgets may name shards of other owners.
@@ -133,7 +134,8 @@ type CloseRow struct {
 	Outcome model.Outcome
 }
 
-// MarkRow stores the state of an open run that is not part of its history.
+// MarkRow changes the part of the state of an open run that is not in its history: whether the run
+// is parked, what it waits for, and why it is blocked.
 type MarkRow struct {
 	RunKey
 	Parked  bool
@@ -179,7 +181,8 @@ type Committed struct {
 	Existing []ExistingStart
 }
 
-// ExistingStart is a start whose address already has a run. That run may be [Unread].
+// ExistingStart is a start that was not inserted because its address has a current run. Execution
+// is that run. If the run cannot be read, Execution is the placeholder that [Unread] returns.
 type ExistingStart struct {
 	Index     int // index in Batch.Starts
 	Execution Execution
@@ -204,7 +207,8 @@ func (b *Batch) Within(base time.Duration) time.Duration {
 	return (base + time.Duration(b.Bytes)*time.Second/slowestPath) << b.Patience
 }
 
-// Rows returns the number of rows that the batch writes, without its fence.
+// Rows returns the number of entries in all lists of the batch, except Passed. Each entry is a
+// write. Some writes change several rows: a run in StopAll can have many timers.
 func (b *Batch) Rows() int {
 	return len(b.Deletes) + len(b.Removes) + len(b.EntityRemoves) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Labels) + len(b.Events) +
 		len(b.Dead) + len(b.DeadMarks) + len(b.DeadDeletes) + len(b.TaskData) + len(b.Logs) + len(b.Timers) + len(b.StopTimers) +

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// IDs are the names of the things that Fill has created in a tenant. The values of these things
-// contain Secret.
+// IDs has the names, ids and cursors with which a caller can ask for the things that Fill has
+// created in a tenant.
 type IDs struct {
 	Workflow, Key string // an open execution
 	Run           model.RunID
@@ -31,20 +31,22 @@ type IDs struct {
 	Batch         string // a batch job
 	Report        model.ReportID
 	History       model.History // of the open execution
-	// Cursors come from pages of the tenant.
+	// Cursors come from pages of the tenant. Fill leaves DeadCursor and EntityCursor empty.
 	ListCursor, DeadCursor, EntityCursor, WatchCursor, ReportCursor string
-	// Secret is part of every value of the tenant, and of no name. Marker is part of every key.
+	// Secret is part of the payloads, the errors and the texts that Fill stores, and of no name.
+	// Marker is part of every key.
 	Secret, Marker string
 }
 
 // Verb is one call of a method of api.Client in a tenant, with ids of another tenant.
 type Verb struct {
 	Name string // of the method
-	// Own says that the call may succeed, because it does not need anything of the other tenant. It
-	// lists, creates or changes things of the caller's own tenant that have the same name.
+	// Own says that the call may succeed, because it works only on data of the caller's own tenant.
+	// For example, it lists that data, or changes a thing that has the same name in both tenants.
+	// Any other call must be refused.
 	Own bool
-	// Lists says that the request contains no key. So the answer must not contain a key of the
-	// other tenant.
+	// Lists says that neither the answer nor the error may contain Marker, which is part of every
+	// key of the other tenant. Other verbs may repeat a key of the request in their answers.
 	Lists bool
 	Ask   func(ctx context.Context, c api.Client, tenant string, of *IDs) (answer any, err error)
 }
@@ -215,8 +217,9 @@ func historyVerbs() []Verb {
 	}
 }
 
-// batchVerbs returns verbs that ask for a batch of the other tenant. A batch that a caller starts
-// must leave the executions of the other tenant alone, although its query names them.
+// batchVerbs returns verbs about batches. Only Batch and CancelBatch ask for a batch of the other
+// tenant. StartBatch starts a batch of the caller's own tenant, whose query names an execution of
+// the other tenant. That execution must not change.
 func batchVerbs() []Verb {
 	return []Verb{
 		{Name: "StartBatch", Own: true, Lists: true, Ask: func(ctx context.Context, c api.Client, tenant string, of *IDs) (any, error) {

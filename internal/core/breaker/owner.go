@@ -52,12 +52,12 @@ type Report struct {
 type News struct {
 	State      State `cbor:"1,keyasint,omitempty"`
 	Generation int64 `cbor:"2,keyasint"`
-	// Until is the time before which nothing passes; zero when a call passes or may ask for a
+	// Until is the time before which no call passes. It is zero when calls pass, or may ask for a
 	// probe.
 	Until model.Time `cbor:"3,keyasint,omitempty"`
 	Why   string     `cbor:"4,keyasint,omitempty"`
-	// Tally is the time between two reports of successes. It is zero if the place reports no
-	// successes, because only failures count.
+	// Tally is how long the place counts successes before it reports their number. It is zero if
+	// the place reports no successes, because the config has no Ratio and only failures count.
 	Tally time.Duration `cbor:"5,keyasint,omitempty"`
 	// Probe is the probe that the owner gives to this place; zero for none.
 	Probe Permit `cbor:"6,keyasint,omitzero"`
@@ -67,11 +67,11 @@ type News struct {
 	Held model.Time `cbor:"8,keyasint,omitempty"`
 }
 
-// Receive applies a message of a place. It returns the probe that it gives to the place, if the
-// place asked for one, and whether the breaker has changed in any way. All places that share the
-// breaker add to the same counts.
+// Receive applies a message of a place. If the place asked for a probe and gets one, Receive
+// returns it. changed says that the breaker must be stored. It is false if only the number of the
+// message is new. All places that share the breaker add to the same counts.
 func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed bool) {
-	told := now // the time of the message, by the clock of the place
+	told := now // the time by the caller's clock, which may be behind the time of the breaker
 	now = b.tick(now)
 	var from *heard
 

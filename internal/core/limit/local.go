@@ -24,7 +24,8 @@ type Local struct {
 	// wrong; see CorrectBelief.
 	want, wantTokens int64
 	over             int
-	// The next message returns back and backTokens to the owner and reports spent.
+	// The next message carries these numbers: back and backTokens are the permits and tokens that
+	// the place returns, and spent is how many tokens its tasks have used up.
 	back       int
 	backTokens int64
 	spent      int64
@@ -68,7 +69,8 @@ func (l *Local) Take(who model.TaskRef) bool {
 // process became the owner of its run. There may be more such tasks than permits.
 func (l *Local) Hold(who model.TaskRef) { l.holders[who] = struct{}{} }
 
-// Give takes the permit back from a task. It reports whether the task held the resource.
+// Give ends the hold of a task, so that another task can have its permit. It reports whether the
+// task held the resource.
 func (l *Local) Give(who model.TaskRef) bool {
 	if _, has := l.holders[who]; !has {
 		return false
@@ -102,9 +104,11 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 }
 
 // CorrectBelief corrects this place's copy of what the owner believes about the place. The caller
-// calls it when no message of the place is on its way. If a grant of the owner crosses a message of
-// the place, that copy becomes wrong. Without the correction, the owner would keep permits for a
-// place that does not need them.
+// calls it when no message of the place is on its way. The copy becomes wrong if a grant of the
+// owner crosses a message of the place: the place subtracts the grant from its copy, and then the
+// owner replaces its own number by the number in the message. With a wrong copy, the place could
+// think that the owner knows that it needs no permits. The place would send no message, and the
+// owner would keep permits for it.
 func (l *Local) CorrectBelief(want int, tokens int64, over int) {
 	l.want, l.wantTokens, l.over = int64(want), tokens, over
 }

@@ -10,7 +10,8 @@ import (
 const chunkSize = 128
 
 // ordered is a sorted set: a slice of sorted chunks. Insert, delete and search take O(log n)
-// comparisons and move at most one chunk, so large sets stay fast. A small set is a single slice.
+// comparisons and move the elements of at most one chunk, so large sets stay fast. A set that never
+// had more than chunkSize elements is a single slice.
 // The zero value is ready to use once compare is set.
 type ordered[T any] struct {
 	compare func(a, b T) int
@@ -126,7 +127,8 @@ func (p *place[T]) next() {
 }
 
 // merge takes positions in several sets. It visits the elements from these positions on, in one
-// common order, until visit returns false. It advances the positions.
+// common order, until visit returns false or the sets end. It uses the slice as its working memory,
+// so the caller cannot use the positions afterwards.
 func merge[T any](places []place[T], compare func(a, b T) int, visit func(v T) bool) {
 	heap := places[:0]
 	for i := range places {

@@ -20,16 +20,18 @@ type absence struct {
 	since time.Time
 	next  time.Time // when the next read may try
 	pause time.Duration
-	// probe is closed when the probe ends that is under way; nil if there is none.
+	// While a probe is under way, probe is a channel that closes at its end. Otherwise it is nil.
 	probe chan struct{}
 }
 
-// ifThere calls a part for rows. While a member is away, it fails at once, with an error that names
-// the member. After a pause, which grows, one call tries again.
+// ifThere makes a call that reads from a part. While a member is away, it fails at once, with an
+// error that names the member. After a pause, which grows, one call tries again. While a probe is
+// under way, ifThere first waits for its end, for up to longestWait.
 //
 // A read that fails does not prove that the member is away: it may be a query that takes too long.
-// So a probe, which is a small read, decides. A successful call of any kind, such as the next
-// renewal of a lease, proves that the member is there, even if a probe fails that began earlier.
+// So a probe, which is a small read, decides. If a call of any kind succeeds, such as the next
+// renewal of a lease, the member is there. That counts more than a failed probe for a read that
+// began before that success.
 func (s *Store) ifThere(ctx context.Context, p *part, call func() error) error {
 	if p.index == 0 {
 		return call()
@@ -147,7 +149,8 @@ func (s *Store) judge(ctx context.Context, p *part, begun int64, err error) {
 	probe := make(chan struct{})
 	p.mu.Lock()
 	// A caller that gives up says nothing about the part. But if the part was away, this call was
-	// the only attempt, and other reads do not try again soon. So a probe must find out the result.
+	// the only attempt, and other reads do not try again soon. So a probe must find out whether the
+	// part is back.
 	skip := p.away.probe != nil || p.away.why == nil && errors.Is(ctx.Err(), context.Canceled)
 	if !skip {
 		p.away.probe = probe

@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Commit applies a batch in one round trip. See the package comment.
+// Commit applies a batch in one round trip; see the package comment. It reads after that only if
+// starts were not inserted and the reply does not have the runs of their addresses.
 func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	l, err := s.begin(ctx, b.Lane)
 	if err != nil {
@@ -57,7 +58,8 @@ type writer struct {
 	lane  *lane
 	batch *store.Batch
 	order []int32
-	// making has the indexes of the starts with IfAbsent, without the starts in earlier.
+	// making has the indexes of the starts with IfAbsent that the batch tries to insert. The starts
+	// in earlier are not among them.
 	making []int32
 	// first maps an address to the first start of this batch that takes it. earlier[i] is the
 	// earlier start of the batch that takes the address of start i.
@@ -191,10 +193,11 @@ func (w *writer) writeLeaving(o []int32) {
 
 // writeStarts inserts runs. Before that, it marks the runs that they replace as no longer current.
 //
-// A start with IfAbsent almost always finds its address free. The statement for that case only
-// reports which starts were not inserted. In a second step, the store reads the runs that have the
-// addresses of these starts. If one start finds its address taken, later starts often do so too. So
-// the next batches use another statement, which also returns the runs that have the addresses.
+// A start with IfAbsent almost always finds its address free. The statement for that case returns
+// the ids of the inserted runs if it has not inserted all starts, and otherwise nothing. After the
+// commit, the store reads the runs that have the addresses of the other starts. If one start finds
+// its address taken, later starts often do so too. So the next batches use another statement, which
+// also returns the runs that have the addresses.
 func (w *writer) writeStarts() {
 	rows := w.batch.Starts
 	if len(rows) == 0 {
@@ -246,7 +249,8 @@ func (w *writer) takeAddresses() {
 	clear(w.first)
 }
 
-// receiveInserted receives the ids of the inserted runs, if some starts were not inserted.
+// receiveInserted receives the ids of the inserted runs, which the server sends only if it has not
+// inserted all starts. The other starts become missing.
 func (w *writer) receiveInserted(ids []byte) error {
 	const size = len(model.RunID{})
 	if len(ids)%size != 0 {
@@ -273,7 +277,7 @@ func startKey(r *store.StartRow) store.RunKey {
 }
 
 // writeReplaced marks the runs that starts replace as no longer current. If such a run starts in
-// the same batch, writeReplaced returns it, and it is inserted as not current.
+// the same batch, writeReplaced returns it, and the caller inserts it as not current.
 func (w *writer) writeReplaced() map[store.RunKey]bool {
 	rows := w.batch.Starts
 	var replaced map[store.RunKey]bool
@@ -417,7 +421,7 @@ func (w *writer) writeEvents() {
 	}
 }
 
-// appendReasons appends null if there are no reasons.
+// appendReasons appends reasons. If there are none, it returns nil, which is stored as null.
 func appendReasons(dst []byte, rs []model.Reason) []byte {
 	if len(rs) == 0 {
 		return nil
@@ -461,7 +465,8 @@ func (w *writer) writeTimers() {
 	}
 }
 
-// mail writes messages, cursors, requests, and shards that are released.
+// mail writes messages, cursors, inbox rows, remembered answers, token marks, and shards that are
+// released.
 func (w *writer) mail() {
 	if rows := w.batch.Messages; len(rows) > 0 {
 		n, o := len(rows), w.sortKeys(len(rows), func(i, j int) int {
@@ -590,8 +595,9 @@ func (e *encoder) inbox(rows []store.InboxRow) {
 	e.bodies(n, func(dst []byte, i int) []byte { return model.AppendBody(dst, &rows[i].Message, rows[i].Damaged) })
 }
 
-// requestKey returns the key under which the answer to a request is remembered. It is empty if
-// there is no request id, or if the columns of remembered requests cannot hold the id.
+// requestKey returns the key under which the answer to a request is remembered. The key has only
+// the shard if there is no request id, or if the columns of remembered requests cannot hold one of
+// its texts.
 func requestKey(r *store.InboxRow) store.RequestKey {
 	k := store.RequestKey{Shard: r.Shard, Address: r.Message.To, ID: r.Message.RequestID}
 	for _, text := range [...]string{k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID} {
