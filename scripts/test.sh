@@ -3,8 +3,8 @@
 # `.ci/run` runs all three kinds, and adds the checks that only read code: vet, lint, other modules.
 #
 #   scripts/test.sh            the fast suite, without the race detector
-#   scripts/test.sh deep       the tests that take longer: they break processes and servers again and
-#                              again, run suites a second time over connections, and fill tables
+#   scripts/test.sh deep       the tests that take longer: they break processes and servers, run
+#                              suites a second time over connections, and fill tables
 #   scripts/test.sh race       the tests of concurrent packages with the race detector
 #   GOTESTFLAGS=-v …           further flags for `go test`
 #

@@ -24,7 +24,7 @@ type call struct {
 	// asked is the request, to compare with a reply in the store. It is nil if the call does not
 	// look for a reply.
 	asked *model.Message
-	reply *store.RequestKey // where that reply was found; nil if it was not in the store
+	reply *store.RequestKey // where the reply was found; nil if it was not in the store
 	// ends is nil unless the caller of a start also waits for the end of the execution. In that case
 	// the clerk lets ends wait for the run that the reply names.
 	ends *call
