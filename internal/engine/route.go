@@ -25,8 +25,8 @@ type call struct {
 	// look for a reply.
 	asked *model.Message
 	reply *store.RequestKey // where the reply was found; nil if it was not in the store
-	// ends is nil unless the caller of a start also waits for the end of the execution. In that case
-	// the clerk lets ends wait for the run that the reply names.
+	// ends is nil unless the caller of a start also waits for the end of the execution. In that
+	// case the clerk lets ends wait for the run that the reply names.
 	ends *call
 	run  store.RunKey // that run; zero before the reply was found
 }
