@@ -87,15 +87,16 @@ func define(ids *IDs) *definitions {
 func (d *definitions) run(t *testing.T, app *perdure.App, ids *IDs) {
 	t.Helper()
 	c := app.With(t.Context())
-	if _, err := d.set.Call(c, ids.Key, ids.Secret); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.pay.Submit(c, ids.Secret, perdure.RawKey(ids.Key)); err != nil {
-		t.Fatal(err)
-	}
-
-	if _, err := d.pay.Execution(perdure.RawKey(ids.Key)).Result(c); err == nil {
-		t.Fatal("the payment has not failed")
+	for _, key := range []string{ids.Key, ids.other()} { // two of each, so that lists have a second page
+		if _, err := d.set.Call(c, key, ids.Secret); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.pay.Submit(c, ids.Secret, perdure.RawKey(key)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.pay.Execution(perdure.RawKey(key)).Result(c); err == nil {
+			t.Fatal("the payment has not failed")
+		}
 	}
 	if _, err := d.order.Run(c, ids.Secret, perdure.RawKey(ids.Closed)); err != nil {
 		t.Fatal(err)
@@ -129,24 +130,36 @@ func (ids *IDs) lookUp(t *testing.T, b api.Backend, tenant string) {
 		t.Fatal(err)
 	}
 	ids.History = *past
-	eventually(t, "the payment is a dead task", func() bool {
+	eventually(t, "the payments are dead tasks", func() bool {
 		dead, err := b.ListDead(ctx, api.DeadRequest{Tenant: tenant})
-		if err != nil || len(dead.Tasks) != 1 {
+		if err != nil || len(dead.Tasks) != 2 {
 			return false
 		}
-		ids.Dead = dead.Tasks[0].ID
+		for i := range dead.Tasks {
+			if id := dead.Tasks[i].ID; id.Run == ids.TaskRun {
+				ids.Dead = id
+			}
+		}
 		return true
 	})
-	page, err := b.List(ctx, api.ListRequest{Tenant: tenant, AllRuns: true, Limit: 1})
-	if err != nil || page.Cursor == "" {
-		t.Fatalf("%+v, %v", page, err)
-	}
-	ids.ListCursor = page.Cursor
+	ids.turnPages(t, b, tenant)
 	first, err := firstPage(ctx, b, api.WatchRequest{Tenant: tenant})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ids.WatchCursor = first.Cursor
+}
+
+// turnPages finds the cursors of the second pages of lists.
+func (ids *IDs) turnPages(t *testing.T, b api.Backend, tenant string) {
+	t.Helper()
+	runs, err := b.List(t.Context(), api.ListRequest{Tenant: tenant, AllRuns: true, Limit: 1})
+	dead, deadErr := b.ListDead(t.Context(), api.DeadRequest{Tenant: tenant, Limit: 1})
+	entities, entityErr := b.ListEntities(t.Context(), api.EntityListRequest{Tenant: tenant, Limit: 1})
+	if err := errors.Join(err, deadErr, entityErr); err != nil || runs.Cursor == "" || dead.Cursor == "" || entities.Cursor == "" {
+		t.Fatalf("%v; cursors %q, %q, %q", err, runs.Cursor, dead.Cursor, entities.Cursor)
+	}
+	ids.ListCursor, ids.DeadCursor, ids.EntityCursor = runs.Cursor, dead.Cursor, entities.Cursor
 }
 
 // addReport adds a replay report.

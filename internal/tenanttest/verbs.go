@@ -31,7 +31,7 @@ type IDs struct {
 	Batch         string // a batch job
 	Report        model.ReportID
 	History       model.History // of the open execution
-	// Cursors come from pages of the tenant. Fill leaves DeadCursor and EntityCursor empty.
+	// Cursors come from pages of the tenant.
 	ListCursor, DeadCursor, EntityCursor, WatchCursor, ReportCursor string
 	// Secret is part of the payloads, the errors and the texts that Fill stores, and of no name.
 	// Marker is part of every key.
@@ -77,6 +77,9 @@ func (of *IDs) entity(tenant string) model.Address {
 func (of *IDs) task(tenant string) api.TaskTarget {
 	return api.TaskTarget{Target: api.Target{Address: model.Address{Tenant: tenant, Type: model.TaskPrefix + of.Activity, Key: of.Key}, Run: of.TaskRun}}
 }
+
+// other is the key of another entity, and of another task that failed permanently.
+func (of *IDs) other() string { return "other-" + of.Marker }
 
 func (of *IDs) dead(tenant string) api.DeadID {
 	id := of.Dead
