@@ -235,8 +235,12 @@ func TestDeliveredMessagesAreRecorded(t *testing.T) {
 	ctx := w.as(ann)
 	schedule, order := model.Address{Tenant: "acme", Type: "perdure.schedule", Key: "nightly"}, model.Address{Tenant: "acme", Type: "order", Key: "1"}
 	for _, m := range []model.Message{
-		{Kind: model.MessageStart, To: schedule}, {Kind: model.MessageSignal, To: schedule, Name: "s"}, {Kind: model.MessageCancel, To: order},
-		{Kind: model.MessageStart, To: order}, {Kind: model.MessageSignal, To: order, Name: "s"}, {Kind: model.MessageCall, To: order},
+		{Kind: model.MessageStart, To: schedule},
+		{Kind: model.MessageSignal, To: schedule, Name: "s"},
+		{Kind: model.MessageCancel, To: order},
+		{Kind: model.MessageStart, To: order},
+		{Kind: model.MessageSignal, To: order, Name: "s"},
+		{Kind: model.MessageCall, To: order},
 	} {
 		_ = w.backend.Deliver(ctx, &m)
 	}

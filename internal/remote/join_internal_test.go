@@ -55,6 +55,7 @@ type taskWorker struct {
 func (w *taskWorker) Execute(claims []model.Claim) {
 	w.told = append(w.told, "execute "+claims[0].Ref.ID)
 }
+
 func (w *taskWorker) Stop(ref model.ClaimRef, why model.StopReason) {
 	w.told = append(w.told, fmt.Sprintf("stop %s: %d", ref.ID, why))
 }
