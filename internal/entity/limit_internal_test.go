@@ -14,9 +14,9 @@ func TestTimerOfTheLastCall(t *testing.T) {
 			l := limits{abandon: func(*Call, time.Duration) { t.Error("the call was abandoned") }}
 			defer l.release()
 			l.begin(t.Context(), &Call{}, time.Second)
-			time.Sleep(time.Second - 1)
+			time.Sleep(time.Second - time.Nanosecond)
 			l.end()
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			ctx := l.begin(t.Context(), &Call{}, next)
 			l.look() // the timer fired before end could stop it
 			if ctx.Err() != nil || l.hasExceeded() {
