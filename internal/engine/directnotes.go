@@ -225,7 +225,9 @@ func (p *parts) end() {
 // the other node hints to look at the store, and looks there for the answers that it waits for. The
 // other node may also be dead.
 func (h *linkHandler) HandleLoss(node model.NodeID) {
-	h.inc.peers.HandleLoss()
+	if h.inc.peers != nil { // nil unless other processes share the store
+		h.inc.peers.HandleLoss()
+	}
 	h.inc.suspect(node)
 	h.inc.hintMail(h.inc.toldShards.take(node))
 	h.inc.eng.feed.Unsubscribe(node, 0)

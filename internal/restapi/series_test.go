@@ -91,6 +91,10 @@ func TestSeriesOfAllNodes(t *testing.T) {
 
 	// A node that has handed its shards over still knows what it has counted.
 	left := a.nodeWithShards()
+	for left == "" { // the nodes are dividing the shards
+		time.Sleep(50 * time.Millisecond)
+		left = a.nodeWithShards()
+	}
 	a.want(http.StatusAccepted, "", http.MethodPost, "/v1/nodes/"+left+"/drain", "")
 	for a.nodeWithShards() == left {
 		time.Sleep(50 * time.Millisecond)
