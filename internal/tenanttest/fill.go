@@ -87,7 +87,8 @@ func define(ids *IDs) *definitions {
 func (d *definitions) run(t *testing.T, app *perdure.App, ids *IDs) {
 	t.Helper()
 	c := app.With(t.Context())
-	for _, key := range []string{ids.Key, ids.other()} { // two of each, so that lists have a second page
+	// There are two of each, so that lists have a second page.
+	for _, key := range []string{ids.Key, ids.other()} {
 		if _, err := d.set.Call(c, key, ids.Secret); err != nil {
 			t.Fatal(err)
 		}
