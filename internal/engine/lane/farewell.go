@@ -15,7 +15,7 @@ import (
 const farewells = 5
 
 // unstoredNames is how many addresses the error of a lane names when it gives up.
-const unstoredNames = 3
+const unstoredNames = 5
 
 // ErrStoreAway ends a lane whose store accepted nothing while the node stopped.
 var ErrStoreAway = errors.New("the store accepts no commits while the node stops")
