@@ -14,6 +14,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// newKeyring returns a keyring with an admin key and no other key.
+func newKeyring(t *testing.T) *authn.Keyring {
+	t.Helper()
+	static, err := authn.NewAdminKey(key, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authn.NewKeyring(static)
+}
+
 // present is the header of a caller with a key.
 func present(secret string, tenants ...string) map[string][]string {
 	return map[string][]string{"authorization": {"Bearer " + secret}, "perdure-tenant": tenants}
@@ -23,11 +33,7 @@ func present(secret string, tenants ...string) map[string][]string {
 // use the key end. Other keys are not affected.
 func TestKeyring(t *testing.T) {
 	t.Parallel()
-	static, err := authn.NewAdminKey(key, "default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ring := authn.NewKeyring(static)
+	ring := newKeyring(t)
 	a, secretA := authn.NewKey("acme")
 	b, secretB := authn.NewKey("beta")
 	boss, secretBoss := authn.NewKey("")
@@ -105,16 +111,12 @@ func TestStoredKey(t *testing.T) {
 	}
 }
 
-// When a key expires, calls that use it end. If the expiry or the roles of a key change, calls that
-// use the key end as well.
+// When a key expires, calls that use it end. If the roles of a key change, calls that use the key
+// end as well.
 func TestKeyExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		static, err := authn.NewAdminKey(key, "default")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ring := authn.NewKeyring(static)
+		ring := newKeyring(t)
 		k, secret := authn.NewKey("acme")
 		k.Roles, k.Expires = []string{"worker"}, model.TimeOf(time.Now().Add(time.Hour))
 		ring.Set([]authn.Key{k}, nil)
@@ -160,11 +162,7 @@ func TestKeyExpires(t *testing.T) {
 func TestKeyGetsAnotherExpiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		static, err := authn.NewAdminKey(key, "default")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ring := authn.NewKeyring(static)
+		ring := newKeyring(t)
 		k, secret := authn.NewKey("acme")
 		k.Roles = []string{"worker"}
 		ring.Set([]authn.Key{k}, nil)

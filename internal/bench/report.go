@@ -21,7 +21,7 @@ type Report struct {
 	// such system takes part. Servers describes the server of each such system.
 	Own     *Store            `json:",omitempty"`
 	Servers map[string]string `json:",omitempty"`
-	Left    []string          `json:",omitempty"` // about systems that do not take part; see LeaveOut
+	Left    []string          `json:",omitempty"` // see LeaveOut
 	Bars    []Bar             // filled in by Judge
 }
 

@@ -105,8 +105,8 @@ func TestEveryFieldOfASentMessage(t *testing.T) {
 	}
 }
 
-// A message with a value that cannot be stored, or that the code of the engine does not expect, is
-// refused, whoever sends it.
+// The core refuses a message with a value that cannot be stored, or that the code of the engine
+// does not expect. This is the same for every kind of sender.
 func TestValuesOfSentMessages(t *testing.T) {
 	t.Parallel()
 	task := func(change func(*model.TaskSpec)) func(*model.Message) {

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A first pause that is longer than a minute is not cut if the policy sets no maximum, whoever has
-// made the policy.
+// A policy without a maximum keeps a first pause of more than a minute. It does not matter which
+// program has made the policy.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -99,7 +99,8 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 				l.keepRefused(b, e, it.Message, res.Failure)
 			}
 			switch a := j.answerOf(i, it); {
-			case it.Message.RequestID != "" || a.Token == nil: // a request is answered by its id, and without a token no caller waits
+			case it.Message.RequestID != "" || a.Token == nil:
+				// A request is answered by its id, and without a token no caller waits.
 			case b == nil:
 				l.answer(a)
 			default:
