@@ -306,6 +306,7 @@ func TestFeedOfANodeThatIsSlow(t *testing.T) {
 		for i := 0; len(r.known()) < 200; i++ {
 			if key := fmt.Sprint("k", i, "-"); owner.Owns(submit(key+"0", model.TaskSpec{}).To) {
 				r.run(key, 1, owner)
+				synctest.Wait() // until the watchers of the owner have read all changes
 			}
 		}
 		if d := time.Since(begun); d > 100*time.Millisecond {
