@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -59,13 +60,22 @@ func (a *attempts) remove(ref model.TaskRef) {
 // EndPass also withdraws an attempt that has not started.
 func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
 	if inc := s.eng.current(); inc != nil { // without an incarnation, the worker loses the run
-		inc.board.beginPassage(ref, spec, input, begin)
+		inc.board.beginPassage(s.own(ref), spec, input, begin)
 	}
+}
+
+// own returns the name of an attempt on the board. Workers number their attempts themselves, so two
+// workers that have had the same run may use one name. The attempt of the first worker may end long
+// after the second worker has got the run.
+func (s *Session) own(ref model.TaskRef) model.TaskRef {
+	ref.ID += model.AttemptMark + strconv.Itoa(int(s.id))
+	return ref
 }
 
 // EndPass ends an attempt that was passed to Pass. If the attempt failed with a retryAfter, its
 // breaker refuses all calls for that time, up to the bound in the config of the breaker.
 func (s *Session) EndPass(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
+	ref = s.own(ref)
 	// Remove the attempt first. A new board then either does not count the attempt, or learns below
 	// that the attempt has ended.
 	s.eng.attempts.remove(ref)
@@ -81,7 +91,7 @@ func (s *Session) HeldBackBy(ref model.TaskRef) (model.Reason, bool) {
 	if inc == nil {
 		return model.Reason{}, false
 	}
-	b := inc.board
+	ref, b := s.own(ref), inc.board
 	// Some changes, such as new settings, open all groups until the board has tried to start their
 	// attempts. So let the board try first.
 	b.Propose()

@@ -155,7 +155,11 @@ func (s *session) end(why error) {
 	s.work.running.Go(func() {
 		defer s.work.remove(s)
 		defer close(s.ended)
-		if workflows != nil && !left[pb.Role_ROLE_WORKFLOWS] {
+		switch {
+		case workflows == nil:
+		case left[pb.Role_ROLE_WORKFLOWS]:
+			workflows.letGo() // bodies that had not ended when the worker left
+		default:
 			workflows.lose()
 		}
 

@@ -4,6 +4,9 @@ package model
 // limits and breakers. Users cannot name this queue, and no rule for queues selects it.
 const InlineQueue = "\x00inline"
 
+// AttemptMark separates the id of a step from what tells its attempts in such a process apart.
+const AttemptMark = "\x1f"
+
 // Passage is the outcome of an attempt that the worker of a workflow made itself. The breaker that
 // the attempt passed counts it.
 type Passage uint8

@@ -312,7 +312,8 @@ func (r TaskRef) String() string {
 	if r.ID == TaskStep {
 		return r.Address.String()
 	}
-	return fmt.Sprintf("%s, step %s", r.Address, r.ID)
+	step, _, _ := strings.Cut(r.ID, AttemptMark)
+	return fmt.Sprintf("%s, step %s", r.Address, step)
 }
 
 // ClaimRef is the token of a claim: the position of the event that recorded it. A worker with an

@@ -248,6 +248,25 @@ func TestPermitsOfAVanishedWorker(t *testing.T) {
 	}
 }
 
+// A worker may leave while bodies are running, because it waits only for a time. If it then goes
+// away, the server frees their permits.
+func TestPermitsOfAWorkerThatLeft(t *testing.T) {
+	t.Parallel()
+	e := newEnds(t, grpcapi.WorkConfig{Grace: time.Millisecond})
+	session, run := e.activated()
+	begun := make(chan string, 1)
+	session.(api.Gate).Pass(ref(run, "a"), &model.TaskSpec{Kind: "act", Limits: []string{"one"}}, nil, func() { begun <- "a" })
+	next(t, "the permit", begun)
+	if err := session.Leave(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	e.work.Close()
+	if freed := next(t, "a freed permit", e.passed); freed.ID != "a" {
+		t.Errorf("the permit of %s is free", freed.ID)
+	}
+}
+
 // If a report of a worker is too large for any frame, the engine gets a reason or a failure
 // instead. So nothing waits forever, and the session continues.
 func TestReportsThatNoFrameHolds(t *testing.T) {

@@ -35,7 +35,7 @@ func (w *Worker) pass(j job, g api.Gate) {
 	a, r := j.a, j.m.r
 	p := &passage{job: j, gate: g, ref: model.TaskRef{
 		// the counter makes the id unique, because every attempt passes the gate separately
-		Address: r.start.Address, Run: r.start.Run, ID: fmt.Sprintf("%s\x1f%d", a.id, w.passed.Add(1)),
+		Address: r.start.Address, Run: r.start.Run, ID: fmt.Sprintf("%s%s%d", a.id, model.AttemptMark, w.passed.Add(1)),
 	}}
 	a.passage.Store(p)
 	w.passages.Store(p, nil)
