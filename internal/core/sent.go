@@ -25,6 +25,7 @@ const (
 const (
 	maxName = 200
 	maxKey  = 512
+	maxID   = 1000 // of a timer or a task of a run; an id contains names and keys
 )
 
 // Overreach returns what its sender may not send, as a text that follows the kind of the message;
@@ -221,17 +222,23 @@ func unfitTask(m *model.Message) string {
 		return "with a task that is not valid: " + err.Error()
 	}
 
+	if why := unfitSpec(t); why != "" {
+		return why
+	}
+	return unfitTexts("a final failure", t.Retry.Final, maxKey)
+}
+
+// unfitSpec returns what is wrong with the names in the spec of a task. Rows of tasks and settings
+// have them.
+func unfitSpec(t *model.TaskSpec) string {
 	for _, text := range [...]struct{ what, value string }{
-		{"a queue", t.Queue}, {"a breaker", t.Breaker}, {"a fairness key", t.Fair}, {"a trace context of the task", t.Trace},
+		{"a kind", t.Kind}, {"a queue", t.Queue}, {"a breaker", t.Breaker}, {"a fairness key", t.Fair}, {"a trace context of the task", t.Trace},
 	} {
 		if why := unfitOption(text.what, text.value, maxName); why != "" {
 			return why
 		}
 	}
-	if why := unfitTexts("a limit", t.Limits, maxName); why != "" {
-		return why
-	}
-	return unfitTexts("a final failure", t.Retry.Final, maxKey)
+	return unfitTexts("a limit", t.Limits, maxName)
 }
 
 // unfitTerms returns what is wrong with the terms of a start.
@@ -248,6 +255,53 @@ func unfitTerms(m *model.Message) string {
 	}
 	if t.Retry != nil {
 		return unfitTexts("a final failure", t.Retry.Final, maxKey)
+	}
+	return ""
+}
+
+// unfitCommand returns what is wrong with the timer or the task that a command asks for; empty when
+// it can be stored. The ids of other requests are only in histories, which take any bytes.
+func unfitCommand(c *model.Command) string {
+	switch c.Kind {
+	case model.CommandStopTimer, model.CommandWithdraw:
+		return unfitTimer(c.Event.ID)
+	case model.CommandStartTimer:
+		if why := unfitTimer(c.Event.ID); why != "" {
+			return why
+		}
+		return unfitID("a timer", c.Event.ID)
+	case model.CommandRetry:
+		return unfitID("an attempt", c.Event.ID)
+	case model.CommandSchedule:
+		if why := unfitID("a task", c.Event.ID); why != "" || c.Event.Task == nil {
+			return why
+		}
+		if why := unfitSpec(c.Event.Task); why != "" {
+			return "a task " + why
+		}
+	default:
+	}
+	return ""
+}
+
+// unfitTimer returns whether the id is that of a timer that only the engine may start and stop.
+func unfitTimer(id string) string {
+	if OwnTimer(id) || strings.HasPrefix(id, retryPrefix) {
+		return fmt.Sprintf("timer %q, which belongs to the engine", id)
+	}
+	return ""
+}
+
+// unfitID returns what is wrong with the id of a timer or a task. An id may contain control
+// characters, because it contains keys of users. But no store keeps a NUL byte in a text.
+func unfitID(what, id string) string {
+	switch {
+	case len(id) > maxID:
+		return fmt.Sprintf("%s with an id of %d bytes, at most %d are allowed", what, len(id), maxID)
+	case !utf8.ValidString(id):
+		return what + " with an id that is not valid UTF-8"
+	case strings.IndexByte(id, 0) >= 0:
+		return what + " with an id that contains a NUL byte"
 	}
 	return ""
 }

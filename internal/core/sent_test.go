@@ -203,6 +203,13 @@ func TestTurnsThatOverreach(t *testing.T) {
 		return c
 	}
 
+	timer := func(kind model.CommandKind, id string) model.Command {
+		return model.Command{Kind: kind, Event: model.Event{ID: id}, Delay: time.Hour}
+	}
+	task := func(id string, spec model.TaskSpec) model.Command {
+		return model.Command{Kind: model.CommandSchedule, Event: model.Event{Kind: model.EventTaskScheduled, ID: id, Task: &spec}}
+	}
+
 	bad := address("a\x00")
 	for what, c := range map[string]model.Command{
 		"a start, which no answer ends": send(model.Message{Kind: model.MessageStart, To: address("x")}),
@@ -219,6 +226,19 @@ func TestTurnsThatOverreach(t *testing.T) {
 		"a child with a bad key":       child(func(c *model.Command) { c.Event.Target = bad }),
 		"a child with a policy":        child(func(c *model.Command) { c.Event.Policy = 9 }),
 		"a wait for a bad key":         {Kind: model.CommandWatch, Event: model.Event{ID: "x", Target: bad}},
+		"a timer with a NUL":           timer(model.CommandStartTimer, "a\x00"),
+		"a timer that is not UTF-8":    timer(model.CommandStartTimer, "\xff"),
+		"a timer with a long id":       timer(model.CommandStartTimer, strings.Repeat("x", 1001)),
+		"a timer of the engine":        timer(model.CommandStartTimer, "begin\x1f"),
+		"a back-off of the engine":     timer(model.CommandStartTimer, "retry\x1f1\x1fa"),
+		"the end of a time-out":        timer(model.CommandStopTimer, "expire\x1f"),
+		"no time-out any longer":       timer(model.CommandWithdraw, "expire\x1f"),
+		"a pause of a step with a NUL": timer(model.CommandRetry, "a\x00"),
+		"a task with a NUL":            task("a\x00", model.TaskSpec{Kind: "work", Queue: "q"}),
+		"a task that is not UTF-8":     task("\xff", model.TaskSpec{Kind: "work", Queue: "q"}),
+		"a task of a bad kind":         task("x", model.TaskSpec{Kind: "\xff", Queue: "q"}),
+		"a task of a bad queue":        task("x", model.TaskSpec{Kind: "work", Queue: "\x00"}),
+		"a task with a bad limit":      task("x", model.TaskSpec{Kind: "work", Queue: "q", Limits: []string{"\x00"}}),
 		"a lock of a bad key":          {Kind: model.CommandLock, Event: model.Event{ID: "x", Locks: []model.Address{entityAddress("a\x00")}}},
 	} {
 		p := newLockPlay(t.Fatalf, 1, 0)

@@ -194,6 +194,10 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			}
 		}
 
+		if what := unfitCommand(c); what != "" {
+			return fault.New(fault.Invalid, "run %s asks for %s", x.Start.Run, what)
+		}
+
 		switch c.Kind {
 		// Refuse events that only the engine may record.
 		case model.CommandRecord:

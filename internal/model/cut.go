@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -58,11 +59,24 @@ func (f *Failure) Size() int {
 	return 32 + len(f.Kind) + len(f.Type) + len(f.Message) + len(f.Stack)
 }
 
-// Bounded returns the reason with texts that are short enough to store.
+// Bounded returns the reason with texts that can be stored. The row of the run has the code as a
+// text, and some stores refuse a text with a NUL byte or with invalid UTF-8.
 func (r Reason) Bounded() Reason {
+	if !r.Code.storable() {
+		r.Code = ReasonCode(strings.Map(func(c rune) rune {
+			if unicode.IsControl(c) {
+				return utf8.RuneError
+			}
+			return c
+		}, string(r.Code)))
+	}
 	r.Code = ReasonCode(Cut(string(r.Code), MaxErrorType))
 	r.Name, r.Detail = Cut(r.Name, MaxReasonText), Cut(r.Detail, MaxReasonText)
 	return r
+}
+
+func (c ReasonCode) storable() bool {
+	return utf8.ValidString(string(c)) && !strings.ContainsFunc(string(c), unicode.IsControl)
 }
 
 // BoundedReasons returns the first reasons in a form that can be stored: the same slice if all of
@@ -71,7 +85,7 @@ func BoundedReasons(reasons []Reason) []Reason {
 	fits := len(reasons) <= MaxReasons
 	for i := 0; fits && i < len(reasons); i++ {
 		r := &reasons[i]
-		fits = len(r.Code) <= MaxErrorType && len(r.Name) <= MaxReasonText && len(r.Detail) <= MaxReasonText
+		fits = len(r.Code) <= MaxErrorType && r.Code.storable() && len(r.Name) <= MaxReasonText && len(r.Detail) <= MaxReasonText
 	}
 	if fits {
 		return reasons

@@ -55,3 +55,15 @@ func TestFailuresAreBounded(t *testing.T) {
 		t.Error("small reasons were copied")
 	}
 }
+
+// A worker can be any program, and the code of a reason is in a column of its own.
+func TestCodesOfReasonsCanBeStored(t *testing.T) {
+	t.Parallel()
+	bad := model.Reason{Code: "a\x00b\xff"}
+	if got := model.BoundedReasons([]model.Reason{{Code: model.WaitTimer}, bad}); got[0].Code != model.WaitTimer || got[1].Code != "a\ufffdb\ufffd" {
+		t.Errorf("the codes are %q and %q", got[0].Code, got[1].Code)
+	}
+	if got := bad.Bounded().Bounded().Code; got != "a\ufffdb\ufffd" {
+		t.Errorf("a reason that is bounded twice has code %q", got)
+	}
+}
