@@ -130,3 +130,34 @@ func TestSweepOfInvalidIDs(t *testing.T) {
 		t.Errorf("%d deleted runs are left", n)
 	}
 }
+
+// Damage may leave dead letters with ids of a wrong length. They do not keep a sweep from the dead
+// letters behind them, and stay, because nobody knows how old they are.
+func TestSweepOfDeadLettersWithInvalidIDs(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	b := newBench(t, Config{})
+	err := b.s.write(t.Context(), "damage", func(w *writer) error {
+		_, err := w.conn.exec(`insert into perdure_inbox (shard, id, not_before, body) select ?1, column1, 253402300799000000, x'00'
+			from (values (x''), (x'00'), (x'0000'), (zeroblob(16)), (zeroblob(17)))`, int(b.run.Shard))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, want := range []int{1, 0} {
+		n, err := b.s.Sweep(t.Context(), store.SweepRequest{Shards: []model.ShardID{b.run.Shard}, DeadLettersBefore: model.MaxTime, Limit: 2})
+		if err != nil || n != want {
+			t.Errorf("the sweep removes %d dead letters, want %d: %v", n, want, err)
+		}
+	}
+	left := int64(0)
+	err = b.s.read(t.Context(), "count", func(c *conn) (err error) {
+		left, _, err = c.number("select count(*) from perdure_inbox")
+		return err
+	})
+	if err != nil || left != 4 {
+		t.Errorf("%d rows are left, want 4: %v", left, err)
+	}
+}

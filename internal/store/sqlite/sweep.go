@@ -15,7 +15,7 @@ const (
 		where shard = ?1 and at < ?2 order by at limit ?3`
 	sqlSweepRequest   = `delete from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
 	sqlOldDeadLetters = `select id from perdure_inbox indexed by perdure_inbox_letters
-		where shard = ?1 and id < ?2 and not_before = 253402300799000000 order by id limit ?3`
+		where shard = ?1 and id < ?2 and not_before = 253402300799000000 and length(id) = 16 order by id limit ?3`
 	sqlGarbageRuns  = `select run from perdure_garbage where shard = ?1 limit ?2`
 	sqlFirstEvent   = `select min(seq) from perdure_history where run = ?1 and shard = ?2`
 	sqlSweepEvents  = `delete from perdure_history where run = ?1 and shard = ?2 and seq < ?3`
@@ -143,7 +143,8 @@ func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (
 	return len(keys), nil
 }
 
-// sweepDeadLetters deletes dead letters whose id is older than a time.
+// sweepDeadLetters deletes dead letters whose id is older than a time. It leaves rows whose id is
+// invalid, because nobody knows how old they are. They do not count as part of the limit.
 func sweepDeadLetters(c *conn, shard model.ShardID, before model.Time, limit int) (int, error) {
 	if limit <= 0 || before == 0 {
 		return 0, nil
