@@ -129,10 +129,9 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 			if row, err = s.deadRow(ctx, "requeue", r.ID); err != nil {
 				return reply, err
 			}
-			before = row.Body.Requeued
 		}
-		reply.Address = before.Address
-		return reply, nil
+		reply.Address, err = s.requeuedTo(ctx, row, a.Run)
+		return reply, err
 	}
 
 	return reply, s.await(ctx, func(ctx context.Context) (bool, error) {
@@ -177,19 +176,35 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 	if f := a.Failure; f != nil {
 		return reply, true, fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
 	}
-	reply = api.RequeueReply{Address: row.Body.Requeued.Address, Run: a.Run, Existing: a.Existing}
-	d := deadTask(row)
+	reply = api.RequeueReply{Run: a.Run, Existing: a.Existing}
+	reply.Address, err = s.requeuedTo(ctx, row, a.Run)
+	return reply, true, err
+}
 
-	ref := d.Ref()
-	// The stored answer may be about an earlier requeue of the dead task.
-	for n := row.Requeued; n > 0 && row.Body.Requeued.Run != a.Run; n-- {
-		reply.Address = ref.RequeueAddress(row.Body.Spec.Kind, n)
-		if run, err := s.store.LoadExecution(ctx, s.shard(reply.Address), reply.Address, a.Run); err != nil || run != nil && run.Start.Address == reply.Address {
-			return reply, true, err
+// requeuedTo returns the address of a run that a requeue of the dead task has begun. That requeue
+// may have been an earlier one, or one that was undone, which no longer counts. If the run was
+// deleted, nothing says which requeue began it. In that case requeuedTo returns the address of the
+// last one.
+func (s *Service) requeuedTo(ctx context.Context, row *store.DeadRow, run model.RunID) (model.Address, error) {
+	d, last := deadTask(row), row.Body.Requeued
+	ref, kind := d.Ref(), row.Body.Spec.Kind
+	switch {
+	case ref.Alone():
+		return ref.Address, nil
+	case last.IsZero():
+		last.Address = ref.RequeueAddress(kind, row.Requeued+1)
+	case last.Run == run:
+		return last.Address, nil
+	}
+
+	for n := row.Requeued + 1; n > 0; n-- {
+		a := ref.RequeueAddress(kind, n)
+		if x, err := s.store.LoadExecution(ctx, s.shard(a), a, run); err != nil || x != nil && x.Start.Address == a {
+			return a, err
 		}
 	}
 
-	return reply, true, nil
+	return last.Address, nil
 }
 
 // UndoRequeue undoes a requeue.

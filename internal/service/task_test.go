@@ -352,6 +352,29 @@ func TestRequeueAgainIsRepeated(t *testing.T) {
 	repeated("when it has ended")
 }
 
+// A requeue was undone, and its client repeats the request. The client still gets the address and
+// the run that its requeue had begun.
+func TestRequeueThatWasUndoneIsRepeated(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := live(t, service.Limits{})
+	w, a, id := deadTask(t, s, "default")
+	if err := (<-w.session).Leave(ctx); err != nil { // so that nothing begins the task
+		t.Fatal(err)
+	}
+	r := api.RequeueRequest{ID: id, RequestID: "mine"}
+	first, err := s.Requeue(ctx, r)
+	if err != nil || first.Address != a {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if err := s.UndoRequeue(ctx, api.UndoRequest{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := s.Requeue(ctx, r); err != nil || reply != first {
+		t.Errorf("%+v, %v; want %+v", reply, err, first)
+	}
+}
+
 // The store's clock decides whether the start of a requeued run may still be in flight, because the
 // clock of the caller may be wrong by hours.
 func TestRequeuedRunThatIsGone(t *testing.T) {
