@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // Dir returns a Store in a directory, with one file per blob. Processes that share executions must
@@ -19,9 +20,9 @@ func Dir(path string) Store { return &dir{path: path, sync: syncFolder} }
 type dir struct {
 	path string
 	sync func(folder string) error // makes the names in a folder durable
-	// durable has the folders of blobs whose own names this process has made durable. A folder that
-	// is there may still disappear in a crash: another Put, or another process, may have made it
-	// and not synced it yet.
+	// durable has the folders whose own names this process has made durable. A folder that is there
+	// may still disappear in a crash: another Put, or another process, may have made it and not
+	// synced it yet.
 	durable sync.Map
 }
 
@@ -70,21 +71,33 @@ func (d *dir) Put(ctx context.Context, key string, data []byte) error {
 	return d.sync(folder)
 }
 
-// makeFolder makes the folders of a blob and syncs their names, so that they survive a crash.
+// makeFolder makes the folders of a blob and syncs their names, so that they survive a crash. It
+// syncs the names of all folders on the path, because it may have made each of them.
 func (d *dir) makeFolder(folder string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	if _, ok := d.durable.Load(folder); ok {
-		return nil
-	}
-	for _, f := range []string{filepath.Dir(folder), d.path, filepath.Dir(filepath.Clean(d.path))} {
-		if err := d.sync(f); err != nil {
+	var synced []string
+	root := filepath.Dir(filepath.Dir(folder)) // the directory of the store
+	for f := folder; filepath.Dir(f) != f; f = filepath.Dir(f) {
+		if _, ok := d.durable.Load(f); ok {
+			break
+		}
+		if err := d.sync(filepath.Dir(f)); err != nil && (len(f) >= len(root) || !isForeign(err)) {
 			return err
 		}
+		synced = append(synced, f)
 	}
-	d.durable.Store(folder, nil)
+	for _, f := range synced {
+		d.durable.Store(f, nil)
+	}
 	return nil
+}
+
+// isForeign reports whether a folder cannot be synced because it belongs to somebody else or to a
+// file system that this process cannot write to. Then this process has not made a folder there.
+func isForeign(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EINVAL)
 }
 
 func (d *dir) Get(ctx context.Context, key string) ([]byte, error) {

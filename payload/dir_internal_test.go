@@ -2,10 +2,12 @@ package payload
 
 import (
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -72,4 +74,39 @@ func TestPutSyncsFoldersThatItFinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.want(t, append(names, folder)...)
+}
+
+// Put may make several folders above the directory of the store. It syncs the names of all of them.
+// Folders high above may belong to somebody else, and are there already.
+func TestPutSyncsFoldersAboveItsDirectory(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	path := filepath.Join(base, "a", "b", "blobs")
+	var s syncs
+	d := &dir{path: path, sync: func(folder string) error {
+		if !strings.HasPrefix(folder, base) {
+			return fs.ErrPermission
+		}
+		return s.sync(folder)
+	}}
+	if err := d.Put(t.Context(), blob, []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, base, filepath.Join(base, "a"), filepath.Join(base, "a", "b"), path, filepath.Join(path, "cluster"), filepath.Join(path, "cluster", "ab"))
+
+	s.fail = syscall.EIO
+	if err := (&dir{path: path, sync: s.sync}).Put(t.Context(), blob, []byte("1")); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a Put returns %v", err)
+	}
+	for _, refused := range []string{path, filepath.Dir(path)} { // Put could have made names there
+		d := &dir{path: path, sync: func(folder string) error {
+			if folder == refused {
+				return fs.ErrPermission
+			}
+			return nil
+		}}
+		if err := d.Put(t.Context(), blob, []byte("1")); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("a Put that cannot sync %s returns %v", refused, err)
+		}
+	}
 }
