@@ -1366,7 +1366,7 @@ type Key struct {
 	// Tenant None for an admin key
 	Tenant *string `json:"tenant,omitempty"`
 
-	// Used When it was last used, to within some minutes
+	// Used When it was last used, to within about ten minutes
 	Used *time.Time `json:"used,omitempty"`
 }
 
@@ -1563,7 +1563,7 @@ type NewKey struct {
 	// Tenant None for an admin key
 	Tenant *string `json:"tenant,omitempty"`
 
-	// Used When it was last used, to within some minutes
+	// Used When it was last used, to within about ten minutes
 	Used *time.Time `json:"used,omitempty"`
 }
 

@@ -26,7 +26,7 @@ type Key struct {
 	Roles   []string   `json:"roles,omitempty" doc:"The roles of the key; a key without roles may do everything in its tenant"`
 	Created *time.Time `json:"created,omitempty"`
 	Expires *time.Time `json:"expires,omitempty"`
-	Used    *time.Time `json:"used,omitempty" doc:"When it was last used, to within some minutes"`
+	Used    *time.Time `json:"used,omitempty" doc:"When it was last used, to within about ten minutes"`
 }
 
 func keyOf(k *api.KeyInfo) Key {

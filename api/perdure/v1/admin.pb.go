@@ -381,7 +381,7 @@ type KeyInfo struct {
 	Roles []string `protobuf:"bytes,6,rep,name=roles,proto3" json:"roles,omitempty"`
 	// When the key ends by itself; 0 for never.
 	Expires int64 `protobuf:"varint,7,opt,name=expires,proto3" json:"expires,omitempty"`
-	// When a server last let a caller in with the key, to within some minutes; 0 for never.
+	// When a server last let a caller in with the key, to within about ten minutes; 0 for never.
 	Used          int64 `protobuf:"varint,8,opt,name=used,proto3" json:"used,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2581,7 +2581,7 @@ export interface components {
             tenant?: string;
             /**
              * Format: date-time
-             * @description When it was last used, to within some minutes
+             * @description When it was last used, to within about ten minutes
              */
             used?: string;
         };
@@ -2765,7 +2765,7 @@ export interface components {
             tenant?: string;
             /**
              * Format: date-time
-             * @description When it was last used, to within some minutes
+             * @description When it was last used, to within about ten minutes
              */
             used?: string;
         };
