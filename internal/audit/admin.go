@@ -153,29 +153,52 @@ func (a *admin) CreateLogin(ctx context.Context, r api.LoginRequest) (l api.NewL
 	return l, err
 }
 
-// EndLogin ends a session.
-func (a *admin) EndLogin(ctx context.Context, id string) error {
-	e := api.AuditEntry{Call: "EndLogin", Resource: "session " + id}
-	if all, err := a.Logins(ctx, ""); err == nil {
-		for i := range all {
-			if all[i].ID == id {
-				e.Tenant, e.Before = all[i].Tenant, value(showLogin(&all[i]))
-			}
+// login returns the tenant of a session, and what an entry shows of it before the call. It returns
+// nothing if the log does not record the call, or if the session cannot be read.
+func (a *admin) login(ctx context.Context, id string) (tenant string, before []byte) {
+	if !a.log.records(ctx) {
+		return "", nil
+	}
+	all, err := a.Logins(ctx, "")
+	if err != nil {
+		return "", nil
+	}
+	for i := range all {
+		if all[i].ID == id {
+			return all[i].Tenant, value(showLogin(&all[i]))
 		}
 	}
+	return "", nil
+}
+
+// EndLogin ends a session.
+func (a *admin) EndLogin(ctx context.Context, id string) error {
+	tenant, before := a.login(ctx, id)
+	e := api.AuditEntry{Tenant: tenant, Call: "EndLogin", Resource: "session " + id, Before: before}
 	return a.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, a.Admin.EndLogin(ctx, id) })
+}
+
+// setting returns what an entry shows of a setting before the call. It returns nil if the log does
+// not record the call, if there is no such setting, or if the read fails.
+func (a *admin) setting(ctx context.Context, tenant, kind, name string) []byte {
+	if !a.log.records(ctx) {
+		return nil
+	}
+	all, err := a.Settings(ctx, tenant, kind)
+	if err != nil {
+		return nil
+	}
+	for i := range all {
+		if all[i].Name == name {
+			return value(json.RawMessage(all[i].Body))
+		}
+	}
+	return nil
 }
 
 // SetSetting changes a setting.
 func (a *admin) SetSetting(ctx context.Context, c api.SettingChange) (s api.Setting, err error) {
-	e := api.AuditEntry{Tenant: c.Tenant, Call: "SetSetting", Resource: "setting " + c.Kind + "/" + c.Name}
-	if all, err := a.Settings(ctx, c.Tenant, c.Kind); err == nil {
-		for i := range all {
-			if all[i].Name == c.Name {
-				e.Before = value(json.RawMessage(all[i].Body))
-			}
-		}
-	}
+	e := api.AuditEntry{Tenant: c.Tenant, Call: "SetSetting", Resource: "setting " + c.Kind + "/" + c.Name, Before: a.setting(ctx, c.Tenant, c.Kind, c.Name)}
 	err = a.log.record(ctx, e, func(ctx context.Context) (any, error) {
 		if s, err = a.Admin.SetSetting(ctx, c); err != nil || len(c.Body) == 0 {
 			return nil, err
@@ -185,16 +208,27 @@ func (a *admin) SetSetting(ctx context.Context, c api.SettingChange) (s api.Sett
 	return s, err
 }
 
-// DrainWorker asks a worker to drain.
-func (a *admin) DrainWorker(ctx context.Context, r api.DrainRequest) error {
-	e := api.AuditEntry{Call: "DrainWorker", Resource: "worker session " + r.Session}
-	if all, err := a.WorkerSessions(ctx, ""); err == nil {
-		for i := range all {
-			if all[i].ID == r.Session {
-				e.Tenant = all[i].Tenant
-			}
+// tenantOfWorker returns the tenant of a worker session. It returns an empty text if the log does
+// not record the call, or if the session cannot be read.
+func (a *admin) tenantOfWorker(ctx context.Context, session string) string {
+	if !a.log.records(ctx) {
+		return ""
+	}
+	all, err := a.WorkerSessions(ctx, "")
+	if err != nil {
+		return ""
+	}
+	for i := range all {
+		if all[i].ID == session {
+			return all[i].Tenant
 		}
 	}
+	return ""
+}
+
+// DrainWorker asks a worker to drain.
+func (a *admin) DrainWorker(ctx context.Context, r api.DrainRequest) error {
+	e := api.AuditEntry{Tenant: a.tenantOfWorker(ctx, r.Session), Call: "DrainWorker", Resource: "worker session " + r.Session}
 	return a.log.record(ctx, e, func(ctx context.Context) (any, error) { return nil, a.Admin.DrainWorker(ctx, r) })
 }
 
