@@ -59,6 +59,10 @@ func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 	if with := core.Overreach(m, core.SenderClient); with != "" {
 		v.Wrong("a client does not send it %s", with)
 	}
+	v.Payload("input", m.Input)
+	for i := range m.With {
+		v.Payload("signal "+m.With[i].Name, m.With[i].Input)
+	}
 	if err := v.Err(); err != nil {
 		return err
 	}

@@ -251,6 +251,18 @@ func TestLimits(t *testing.T) {
 	wantKind(t, "name", start("123456", "123", 10), fault.Invalid)
 	wantKind(t, "key", start("12345", "1234", 10), fault.Invalid)
 	wantKind(t, "payload", start("12345", "123", 11), fault.Invalid)
+
+	deliver := func(size, signal int) error {
+		return s.Deliver(t.Context(), &model.Message{
+			Kind: model.MessageStart, To: model.Address{Tenant: "t", Type: "12345", Key: "9"}, Input: model.Payload{Data: make([]byte, size)},
+			With: []model.Event{{Name: "s", Input: model.Payload{Data: make([]byte, signal)}}},
+		})
+	}
+	if err := deliver(10, 10); err != nil {
+		t.Errorf("a delivered start at the limits: %v", err)
+	}
+	wantKind(t, "the input of a delivered start", deliver(11, 10), fault.Invalid)
+	wantKind(t, "a signal of a delivered start", deliver(10, 11), fault.Invalid)
 }
 
 // A service without an engine only reads. It refuses other valid requests because the store is open
