@@ -339,6 +339,9 @@ type InboxRow struct {
 	// Seen means that the answer to the request is remembered. The owner has served the request,
 	// and only this row is left.
 	Seen bool
+	// Vacant means that the address of the request had no run when LoadInbox read the row. So the
+	// owner need not read the address for a start. A store may leave it false.
+	Vacant bool
 	// Damaged is set if the body cannot be read. In that case Message has only the values of the
 	// columns, which may be all empty.
 	Damaged *model.Damaged

@@ -67,7 +67,8 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 		}
 		size += messageSize(&row.Message, row.Damaged)
 		r := cloneInboxRow(*row)
-		r.Seen = s.peek(r.Shard).hasReply(&r.Message)
+		sh := s.peek(r.Shard)
+		r.Seen, r.Vacant = sh.hasReply(&r.Message), sh.current[r.Message.To] == nil
 		out = append(out, r)
 		return true
 	})
