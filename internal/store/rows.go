@@ -363,6 +363,23 @@ type Reply struct {
 	Damaged *model.Damaged
 }
 
+// Awaited is what callers of a process wait for.
+type Awaited struct {
+	Requests []RequestKey // callers wait for the answers
+	Runs     []RunKey     // callers wait for the ends
+	// Addresses are those of starts whose callers wait for the end of the run, and do not know the
+	// run yet.
+	Addresses []AddressKey
+}
+
+// Answers are the awaited rows that a store has.
+type Answers struct {
+	Replies []Reply
+	// Ended are the awaited runs that are closed, and the current runs of the awaited addresses
+	// that are closed. The current run of an address need not be the run that the caller started.
+	Ended []Execution
+}
+
 // Query selects executions.
 type Query struct {
 	Tenant    string
