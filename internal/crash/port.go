@@ -148,6 +148,11 @@ func (p *port) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]stor
 	return rs, p.end(faultstore.LoadReplies, fmt.Sprintf(": %d of %d", len(rs), len(keys)), err)
 }
 
+func (p *port) LoadAnswers(ctx context.Context, a store.Awaited) (store.Answers, error) {
+	found, err := p.Store.LoadAnswers(ctx, a)
+	return found, p.end(faultstore.LoadAnswers, fmt.Sprintf(": %d replies, %d ended runs", len(found.Replies), len(found.Ended)), err)
+}
+
 func (p *port) List(ctx context.Context, q store.Query) (store.Page, error) {
 	page, err := p.Store.List(ctx, q)
 	return page, p.end(faultstore.List, "", err)
@@ -171,11 +176,6 @@ func (p *port) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.Lab
 func (p *port) LoadDetails(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (store.RunDetails, error) {
 	d, err := p.Store.LoadDetails(ctx, shard, a, run)
 	return d, p.end(faultstore.LoadDetails, fmt.Sprintf(" %s/%s", a.Type, a.Key), err)
-}
-
-func (p *port) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
-	xs, err := p.Store.LoadOutcomes(ctx, keys)
-	return xs, p.end(faultstore.LoadOutcomes, fmt.Sprintf(": %d of %d", len(xs), len(keys)), err)
 }
 
 func (p *port) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxBytes int) (store.LoadedEntity, error) {

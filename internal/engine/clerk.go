@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 )
 
 // clerk sends requests to other owners through the store, and looks for their answers. It looks
-// when a hint arrives, and once a second while a caller waits. Two reads of the store cover all
+// when a hint arrives, and once a second while a caller waits. One read of the store covers all
 // waiting callers.
 type clerk struct {
 	eng     *Engine
@@ -73,30 +74,61 @@ func (k *clerk) isAwaiting() bool {
 func (k *clerk) look(ctx context.Context) {
 	defer k.tidy(ctx) // after the answers, because callers wait for the answers
 	k.lookAgain()
-	// Copy the keys and read without the lock: callers come and go during the read.
-	k.mu.Lock()
-	keys := slices.AppendSeq(make([]store.RequestKey, 0, len(k.replies)), maps.Keys(k.replies))
-	k.mu.Unlock()
+	asked := k.awaited()
+	k.lookFor(ctx, asked)
+	// An answer may have named a run whose end the first read has not found. The run may have ended
+	// in the meantime, or another run may have taken its address.
+	k.lookFor(ctx, store.Awaited{Runs: k.runsBeside(asked.Runs)})
+}
 
-	// Two reads serve all waiting callers of the process, however many there are.
-	if len(keys) > 0 {
-		found, err := k.eng.cfg.Store.LoadReplies(ctx, keys)
-		note(ctx, k.eng.others.replies, err)
-		for _, r := range found {
-			k.deliverReply(r)
+// awaited returns what callers wait for. A caller that does not know its run yet waits for a run at
+// the address of its start.
+func (k *clerk) awaited() (a store.Awaited) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a.Requests = slices.AppendSeq(make([]store.RequestKey, 0, len(k.replies)), maps.Keys(k.replies))
+	a.Runs = slices.AppendSeq(make([]store.RunKey, 0, len(k.runs)), maps.Keys(k.runs))
+	for key, calls := range k.replies {
+		awaitsEnd := func(c *call) bool { return c.ends != nil && c.run == (store.RunKey{}) }
+		if !strings.HasPrefix(key.ID, model.RefusedIDs) && slices.ContainsFunc(calls, awaitsEnd) {
+			a.Addresses = append(a.Addresses, store.AddressKey{Shard: key.Shard, Address: key.Address})
 		}
 	}
+	return a
+}
 
-	// The replies may name runs that have ended already.
+// runsBeside returns the runs whose ends callers await, without those that are in known.
+func (k *clerk) runsBeside(known []store.RunKey) (runs []store.RunKey) {
 	k.mu.Lock()
-	runs := slices.AppendSeq(make([]store.RunKey, 0, len(k.runs)), maps.Keys(k.runs))
-	k.mu.Unlock()
-	if len(runs) > 0 {
-		found, err := k.eng.cfg.Store.LoadOutcomes(ctx, runs)
-		note(ctx, k.eng.others.outcomes, err)
-		for _, x := range found {
-			k.deliverOutcome(store.RunKey{Shard: x.Shard, Run: x.Start.Run}, x.Outcome)
+	defer k.mu.Unlock()
+	if len(k.runs) == 0 {
+		return nil
+	}
+	skip := make(map[store.RunKey]bool, len(known))
+	for _, run := range known {
+		skip[run] = true
+	}
+	for run := range k.runs {
+		if !skip[run] {
+			runs = append(runs, run)
 		}
+	}
+	return runs
+}
+
+// lookFor reads what callers wait for, without the lock: callers come and go during the read. One
+// read serves all waiting callers of the process, however many there are.
+func (k *clerk) lookFor(ctx context.Context, a store.Awaited) {
+	if len(a.Requests)+len(a.Runs) == 0 {
+		return
+	}
+	found, err := k.eng.cfg.Store.LoadAnswers(ctx, a)
+	note(ctx, k.eng.others.answers, err)
+	for _, r := range found.Replies {
+		k.deliverReply(r) // the replies name the runs of the callers that wait for an end
+	}
+	for _, x := range found.Ended {
+		k.deliverOutcome(store.RunKey{Shard: x.Shard, Run: x.Start.Run}, x.Outcome)
 	}
 }
 

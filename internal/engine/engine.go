@@ -208,7 +208,7 @@ type Engine struct {
 	// logs commits that the store refuses because of their rows.
 	trouble, refusals *episode.Log
 	lease             *episode.Source // registration and renewal, over all incarnations
-	others            struct{ acquire, fence, sweep, replies, outcomes, homes *episode.Source }
+	others            struct{ acquire, fence, sweep, answers, homes *episode.Source }
 }
 
 // bell wakes all listeners. To wait for a condition, listen first and then check the condition, so
@@ -293,8 +293,7 @@ func New(cfg Config) *Engine {
 	e.refusals = episode.New(cfg.Log, "the store refuses a commit; the node looks for the row and sets it aside", "the store has refused no commit for a minute")
 	e.lease = e.trouble.Source("doing", "lease")
 	e.others.acquire, e.others.fence, e.others.sweep = e.trouble.Source("doing", "acquire shards"), e.trouble.Source("doing", "fence"), e.trouble.Source("doing", "sweep")
-	e.others.replies, e.others.outcomes = e.trouble.Source("doing", "look for answers"), e.trouble.Source("doing", "look for outcomes")
-	e.others.homes = e.trouble.Source("doing", "look for remote workers")
+	e.others.answers, e.others.homes = e.trouble.Source("doing", "look for answers"), e.trouble.Source("doing", "look for remote workers")
 	e.names = newNames(e)
 	e.clerk = newClerk(e)
 	cfg.Feed.Now, cfg.Feed.Shards, cfg.Feed.Shard = e.clock.mono, info.Shards, e.layout.Shard

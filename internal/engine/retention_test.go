@@ -359,8 +359,8 @@ func leaveByPolicy(t *testing.T, keep time.Duration, steps []retentionStep) stri
 		}
 
 		for run, at := range closed {
-			rows, err := st.LoadOutcomes(t.Context(), []store.RunKey{run})
-			if age, there := time.Since(at), len(rows) > 0; err != nil || there && age > keep+6*time.Minute || !there && age < keep {
+			found, err := st.LoadAnswers(t.Context(), store.Awaited{Runs: []store.RunKey{run}})
+			if age, there := time.Since(at), len(found.Ended) > 0; err != nil || there && age > keep+6*time.Minute || !there && age < keep {
 				return fmt.Sprintf("step %d: a run that was closed %s ago and is kept for %s: is it there? %v; %v", i, age, keep, there, err)
 			}
 		}

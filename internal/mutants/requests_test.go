@@ -259,6 +259,20 @@ var requests = []mutant{
 		tests: [][]string{{"./internal/store/postgres", "-run", "TestConformance$/^inbox$"}, {"./internal/store/postgres", "-run", "TestPutDuringARefusal$"}},
 	},
 	{
+		name:  "a lane believes that an address has no run although it has started one since the read",
+		file:  "internal/engine/lane/mail.go",
+		old:   "!e.known && !started &&",
+		new:   "!e.known && (!started || true) &&",
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestVacantAddress$"}},
+	},
+	{
+		name:  "the owner gives no hint at the end of a run that another process has started",
+		file:  "internal/engine/lane/mail.go",
+		old:   "		l.waiters.addNode(l.now, e.address, waiter{node: node, run: d.Answer.Run})\n",
+		new:   "",
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestWatchedStart$"}},
+	},
+	{
 		name:  "the answer of a signal is a refusal because it was refused once",
 		file:  "internal/engine/lane/mail.go",
 		old:   "sent.isRequest() && e.quarantine.why != nil\n",

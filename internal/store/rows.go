@@ -339,6 +339,9 @@ type InboxRow struct {
 	// Seen means that the answer to the request is remembered. The owner has served the request,
 	// and only this row is left.
 	Seen bool
+	// Vacant means that the address of the request had no run when LoadInbox read the row. So the
+	// owner need not read the address for a start. A store may leave it false.
+	Vacant bool
 	// Damaged is set if the body cannot be read. In that case Message has only the values of the
 	// columns, which may be all empty.
 	Damaged *model.Damaged
@@ -358,6 +361,23 @@ type Reply struct {
 	Body []byte
 	// Damaged is set instead of the body if the body cannot be read.
 	Damaged *model.Damaged
+}
+
+// Awaited is what callers of a process wait for.
+type Awaited struct {
+	Requests []RequestKey // callers wait for the answers
+	Runs     []RunKey     // callers wait for the ends
+	// Addresses are those of starts whose callers wait for the end of the run, and do not know the
+	// run yet.
+	Addresses []AddressKey
+}
+
+// Answers are the awaited rows that a store has.
+type Answers struct {
+	Replies []Reply
+	// Ended are the awaited runs that are closed, and the current runs of the awaited addresses
+	// that are closed. The current run of an address need not be the run that the caller started.
+	Ended []Execution
 }
 
 // Query selects executions.

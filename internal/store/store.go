@@ -240,6 +240,9 @@ type Mailroom interface {
 	// LoadReplies returns the remembered answers for the request keys. It omits unknown keys. An
 	// answer that cannot be read has Damaged set.
 	LoadReplies(ctx context.Context, keys []RequestKey) ([]Reply, error)
+	// LoadAnswers returns what callers of a process wait for, as far as it is there, in one read.
+	// The ended runs are at least as recent as the replies.
+	LoadAnswers(ctx context.Context, a Awaited) (Answers, error)
 }
 
 // Reader has the reads for the API and for the upkeep of a node, and Sweep.
@@ -267,8 +270,6 @@ type Reader interface {
 	// LoadDetails returns what a description of a run shows, in one read: the current run of an
 	// address, or the given run if run is set. RunDetails.Execution is nil if there is none.
 	LoadDetails(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID) (RunDetails, error)
-	// LoadOutcomes returns the rows of the given runs that are closed.
-	LoadOutcomes(ctx context.Context, keys []RunKey) ([]Execution, error)
 	// LoadDeadLetters returns requests and messages that the engine refused and kept. It reads all
 	// shards, and returns at most limit rows with ids above after, in the order of their ids. A row
 	// that cannot be decoded has Damaged set.

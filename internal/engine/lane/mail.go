@@ -119,6 +119,14 @@ func (l *Lane) readMail() {
 	// Unanswered queries stay in the inbox, in front of new requests, so the page may be larger by
 	// their bytes.
 	l.mail.beginRead(l.requests)
+	l.mail.started = map[model.Address]struct{}{}
+	for _, b := range [...]*building{l.flight, l.open} {
+		if b != nil {
+			for i := range b.batch.Starts {
+				l.mail.noteStart(b.batch.Starts[i].Start.Address)
+			}
+		}
+	}
 	if news.all {
 		var passed []model.ShardID
 		shards, passed = l.mail.fromTurn(shards)
@@ -181,6 +189,9 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 	}
 
 	l.mail.take(row.ID)
+	if l.isVacant(e, row) {
+		l.setRun(e, nil)
+	}
 	if !row.Message.Linked.IsZero() {
 		l.lost.add(now, takeLink(&row.Message))
 	}
@@ -200,6 +211,14 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 		in.origin.message = &model.Message{Kind: model.MessageNothing, To: row.Message.To}
 	}
 	l.take(now, e, in)
+}
+
+// isVacant reports whether the lane learns from an inbox row that the address of a start has no
+// run. The read of the row does not show starts that the lane had not committed before that read.
+func (l *Lane) isVacant(e *entry, row *store.InboxRow) bool {
+	_, started := l.mail.started[e.address]
+	return row.Vacant && row.Message.Kind == model.MessageStart && !e.isEntity() && !e.known && !started && !e.reading.active && !e.reading.history &&
+		e.quarantine.why == nil && e.hold.free() && !e.dirty() && !l.recovery.careful()
 }
 
 // writeInbox consumes a request of another process and stores the answer under the request id,

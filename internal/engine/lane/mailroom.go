@@ -24,6 +24,9 @@ type mailroom struct {
 	// answered are the requests whose answers were not in the store when the last read began, so
 	// the read may have missed these answers. It is nil if no read is in flight.
 	answered map[store.RequestKey]struct{}
+	// started are the addresses with starts that were not in the store when the last read began. It
+	// is nil if no read is in flight.
+	started map[model.Address]struct{}
 
 	reading   bool
 	announced announced
@@ -249,6 +252,13 @@ func (m *mailroom) beginRead(pending map[store.RequestKey]struct{}) {
 	}
 }
 
+// noteStart notes that the lane is about to store a start.
+func (m *mailroom) noteStart(a model.Address) {
+	if m.started != nil {
+		m.started[a] = struct{}{}
+	}
+}
+
 // noteAnswer notes that the lane is about to store the answer to a request.
 func (m *mailroom) noteAnswer(key store.RequestKey) {
 	if m.answered != nil {
@@ -262,7 +272,7 @@ func (m *mailroom) endRead(more bool) {
 	for _, id := range m.served {
 		delete(m.inbox, id)
 	}
-	m.served, m.answered, m.more = nil, nil, more
+	m.served, m.answered, m.started, m.more = nil, nil, nil, more
 }
 
 const maxAsideTold = 10_000 // requests of newer builds that the lane has reported and remembers

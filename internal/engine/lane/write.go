@@ -87,6 +87,7 @@ func (l *Lane) writeDeletes(b *building, e *entry, m *messageInput, d *core.Deci
 // writeStart writes a new run. After the commit a worker gets the run, unless the same decision has
 // ended it.
 func (l *Lane) writeStart(b *building, e *entry, d *core.Decision) {
+	l.mail.noteStart(e.address)
 	b.batch.Starts = append(b.batch.Starts, store.StartRow{Shard: e.shard.id, Start: *d.Start, Replaces: d.Replaces})
 	b.relabel(store.RunKey{Shard: e.shard.id, Run: d.Start.Run}, d.Start.Carried)
 	if d.Close == nil {

@@ -154,10 +154,22 @@ func (h *Hub) Subscribe(fn func(notify.Hint)) func() { return h.local.Subscribe(
 // Publish adds a hint to the hints that the hub sends next.
 func (h *Hub) Publish(hint notify.Hint) { h.pending.Add(hint) }
 
+// sendHint is the statement that sends a hint. A hint need not survive a crash, so its transaction
+// does not wait for the disk. The setting ends with that transaction: a pooler may give the session
+// to a client whose commits must survive.
+const sendHint = `select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`
+
+// sender is the connection that sends hints. It has no connection before the first hint and after a
+// failure.
+type sender struct {
+	*pgx.Conn
+	send string // the name of the prepared statement, or its text
+}
+
 // send sends hints until the hub is closed.
 func (h *Hub) send() {
-	var conn *pgx.Conn
-	defer func() { h.drop(conn) }()
+	var conn sender
+	defer func() { h.drop(conn.Conn) }()
 	pause := firstPause
 	for h.ctx.Err() == nil {
 		select {
@@ -178,8 +190,8 @@ func (h *Hub) send() {
 		if h.ctx.Err() == nil {
 			h.sending.Fail(err)
 		}
-		h.drop(conn)
-		conn = nil
+		h.drop(conn.Conn)
+		conn.Conn = nil
 		for hint := range hints {
 			h.Publish(hint)
 		}
@@ -188,30 +200,38 @@ func (h *Hub) send() {
 }
 
 // deliver sends payloads, each with its own notification.
-func (h *Hub) deliver(conn **pgx.Conn, payloads []string) (err error) {
+func (h *Hub) deliver(conn *sender, payloads []string) (err error) {
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
 	defer cancel()
-	if *conn == nil {
-		if *conn, err = pgx.ConnectConfig(ctx, h.conn); err != nil {
+	if conn.Conn == nil {
+		if err := h.connect(ctx, conn); err != nil {
 			return err
 		}
-		own, err := pooler.Backend(ctx, (*conn).PgConn())
-		if err != nil {
-			return err
-		}
-		h.own.Store(own)
 	}
-
-	// A hint need not survive a crash, so its transaction does not wait for the disk. The setting
-	// ends with that transaction: a pooler may give the session to a client whose commits must
-	// survive.
-	const send = `select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`
 	for _, payload := range payloads {
-		if _, err = (*conn).Exec(ctx, send, h.channel, payload); err != nil {
+		if _, err = conn.Exec(ctx, conn.send, h.channel, payload); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// connect connects the sender. It prepares the statement, unless a pooler stands between: the
+// pooler could send the name of the statement to a server process that does not know it.
+func (h *Hub) connect(ctx context.Context, to *sender) (err error) {
+	if to.Conn, err = pgx.ConnectConfig(ctx, h.conn); err != nil {
+		return err
+	}
+	own, err := pooler.Backend(ctx, to.PgConn())
+	if err != nil {
+		return err
+	}
+	h.own.Store(own)
+	if to.send = sendHint; own == to.PgConn().PID() {
+		to.send = "perdure_hint"
+		_, err = to.Prepare(ctx, to.send, sendHint)
+	}
+	return err
 }
 
 // listen passes on hints of other nodes until the hub is closed.

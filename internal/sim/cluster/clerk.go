@@ -336,8 +336,7 @@ func (k *clerk) look() {
 	for i, a := range k.runs {
 		runs[i] = a.run
 	}
-	var replies []store.Reply
-	var rows []store.Execution
+	var found store.Answers
 
 	ended := func() {
 		k.looking = false
@@ -350,19 +349,18 @@ func (k *clerk) look() {
 	s.Disk.Call(&disk.Request{
 		Process: k.p.Process, Name: "load replies", Fate: s.Disk.Draw(scenario.FaultRepliesFails, scenario.FaultRepliesFails, false),
 		Exec: func(done func()) {
-			replies, _ = s.Disk.Mem.LoadReplies(context.Background(), keys)
-			for i := range replies {
-				s.DamageReply(&replies[i])
+			found, _ = s.Disk.Mem.LoadAnswers(context.Background(), store.Awaited{Requests: keys, Runs: runs})
+			for i := range found.Replies {
+				s.DamageReply(&found.Replies[i])
 			}
-			rows, _ = s.Disk.Mem.LoadOutcomes(context.Background(), runs)
 			done()
 		},
 		OK: func() {
-			for i := range replies {
-				k.takeReply(&replies[i])
+			for i := range found.Replies {
+				k.takeReply(&found.Replies[i])
 			}
-			for i := range rows {
-				k.takeOutcome(&rows[i])
+			for i := range found.Ended {
+				k.takeOutcome(&found.Ended[i])
 			}
 			k.tidy()
 			ended()

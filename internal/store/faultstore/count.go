@@ -26,6 +26,7 @@ const (
 	LoadInbox
 	PutInbox
 	LoadReplies
+	LoadAnswers
 	List
 	Count
 	Tally
@@ -33,7 +34,6 @@ const (
 	LastEvent
 	LoadLabels
 	LoadDetails
-	LoadOutcomes
 	LoadDeadLetters
 	Tenants
 	Members

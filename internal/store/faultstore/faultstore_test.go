@@ -55,7 +55,7 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.LoadEventsOf] = s.LoadEventsOf(ctx, a.RunKey, model.EventStateSet, 1, 1)
 	_, errs[faultstore.LoadLabels] = s.LoadLabels(ctx, nil)
 	_, errs[faultstore.LoadDetails] = s.LoadDetails(ctx, a.Shard, a.Start.Address, model.RunID{})
-	_, errs[faultstore.LoadOutcomes] = s.LoadOutcomes(ctx, nil)
+	_, errs[faultstore.LoadAnswers] = s.LoadAnswers(ctx, store.Awaited{})
 	_, errs[faultstore.Members] = s.Members(ctx)
 	_, errs[faultstore.Sweep] = s.Sweep(ctx, store.SweepRequest{})
 	_, errs[faultstore.LoadDead] = s.LoadDead(ctx, store.DeadKey{RunKey: a.RunKey, Task: "t"})

@@ -167,6 +167,11 @@ func (f *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]sto
 	return call(ctx, f, LoadReplies, nil, func() ([]store.Reply, error) { return f.inner.LoadReplies(ctx, keys) })
 }
 
+// LoadAnswers loads what callers wait for.
+func (f *Store) LoadAnswers(ctx context.Context, a store.Awaited) (store.Answers, error) {
+	return call(ctx, f, LoadAnswers, nil, func() (store.Answers, error) { return f.inner.LoadAnswers(ctx, a) })
+}
+
 // List lists executions.
 func (f *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	return call(ctx, f, List, nil, func() (store.Page, error) { return f.inner.List(ctx, q) })
@@ -200,11 +205,6 @@ func (f *Store) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.La
 // LoadDetails loads what a description of a run shows.
 func (f *Store) LoadDetails(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (store.RunDetails, error) {
 	return call(ctx, f, LoadDetails, nil, func() (store.RunDetails, error) { return f.inner.LoadDetails(ctx, shard, a, run) })
-}
-
-// LoadOutcomes loads closed runs.
-func (f *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
-	return call(ctx, f, LoadOutcomes, nil, func() ([]store.Execution, error) { return f.inner.LoadOutcomes(ctx, keys) })
 }
 
 // Members returns the view of the cluster.

@@ -348,21 +348,6 @@ func (s *Store) LoadDetails(ctx context.Context, shard model.ShardID, a model.Ad
 	return store.LoadDetailsByParts(ctx, s, shard, a, run)
 }
 
-// LoadOutcomes returns the rows of the given runs that are closed, in the order of the keys.
-func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
-	defer s.mu.Unlock()
-	if err := s.begin(ctx, "load outcomes"); err != nil {
-		return nil, err
-	}
-	var out []store.Execution
-	for _, key := range keys {
-		if r := s.look(key); r != nil && r.started && !r.open() {
-			out = append(out, cloneExecution(r.row))
-		}
-	}
-	return out, nil
-}
-
 // Tenants returns the tenants that have executions.
 func (s *Store) Tenants(ctx context.Context) ([]string, error) {
 	defer s.mu.Unlock()

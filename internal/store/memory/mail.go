@@ -67,7 +67,8 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 		}
 		size += messageSize(&row.Message, row.Damaged)
 		r := cloneInboxRow(*row)
-		r.Seen = s.peek(r.Shard).hasReply(&r.Message)
+		sh := s.peek(r.Shard)
+		r.Seen, r.Vacant = sh.hasReply(&r.Message), sh.current[r.Message.To] == nil
 		out = append(out, r)
 		return true
 	})
@@ -127,13 +128,16 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	return nil
 }
 
-// LoadReplies returns remembered answers, in the order of the keys.
+// LoadReplies returns the remembered answers for the request keys.
 func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]store.Reply, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load replies"); err != nil {
 		return nil, err
 	}
-	var out []store.Reply
+	return s.repliesTo(keys), nil
+}
+
+func (s *Store) repliesTo(keys []store.RequestKey) (out []store.Reply) {
 	for _, k := range keys {
 		sh := s.peek(k.Shard)
 		if sh == nil {
@@ -143,7 +147,30 @@ func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]sto
 			out = append(out, cloneReply(*r))
 		}
 	}
-	return out, nil
+	return out
+}
+
+// LoadAnswers returns what callers of a process wait for, in the order of the keys.
+func (s *Store) LoadAnswers(ctx context.Context, a store.Awaited) (found store.Answers, err error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load answers"); err != nil {
+		return store.Answers{}, err
+	}
+	found.Replies = s.repliesTo(a.Requests)
+	ended := func(r *run) {
+		if r != nil && r.started && !r.open() {
+			found.Ended = append(found.Ended, cloneExecution(r.row))
+		}
+	}
+	for _, key := range a.Runs {
+		ended(s.look(key))
+	}
+	for _, key := range a.Addresses {
+		if sh := s.peek(key.Shard); sh != nil {
+			ended(sh.current[key.Address])
+		}
+	}
+	return found, nil
 }
 
 // sweepDeadLetters removes old dead letters, at most left of them, and returns how many more rows

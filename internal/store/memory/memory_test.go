@@ -190,9 +190,9 @@ func TestNothingIsShared(t *testing.T) {
 		}
 
 		existing := l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{again.StartIfAbsent()} })
-		outcomes, err := s.LoadOutcomes(t.Context(), []store.RunKey{b.RunKey})
-		if err != nil || len(outcomes) != 1 || len(existing.Existing) != 1 {
-			t.Fatalf("%d outcomes, %d existing, %v", len(outcomes), len(existing.Existing), err)
+		answers, err := s.LoadAnswers(t.Context(), store.Awaited{Runs: []store.RunKey{b.RunKey}})
+		if err != nil || len(answers.Ended) != 1 || len(existing.Existing) != 1 {
+			t.Fatalf("%d ended runs, %d existing, %v", len(answers.Ended), len(existing.Existing), err)
 		}
 		one, err := s.LoadExecution(t.Context(), a.Shard, a.Start.Address, model.RunID{})
 		if err != nil {
@@ -226,7 +226,7 @@ func TestNothingIsShared(t *testing.T) {
 			t.Fatal(items, err)
 		}
 
-		for _, v := range []any{c, existing, outcomes, one, deadTask, old, settings, changes, loaded, items} {
+		for _, v := range []any{c, existing, answers, one, deadTask, old, settings, changes, loaded, items} {
 			pointers(reflect.ValueOf(v), into, fmt.Sprintf("%T", v))
 			kept = append(kept, v)
 		}

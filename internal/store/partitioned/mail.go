@@ -257,6 +257,29 @@ func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]sto
 	})
 }
 
+// LoadAnswers returns what callers of a process wait for. If a part fails, LoadAnswers returns the
+// rows of the other parts with the error.
+func (s *Store) LoadAnswers(ctx context.Context, a store.Awaited) (found store.Answers, err error) {
+	requests := splitBy(s, a.Requests, func(k *store.RequestKey) model.ShardID { return k.Shard })
+	runs := s.runKeys(a.Runs)
+	addresses := splitBy(s, a.Addresses, func(k *store.AddressKey) model.ShardID { return k.Shard })
+	awaited := make([][]store.Awaited, len(s.parts)) // at most one of each part
+	for i := range awaited {
+		if len(requests[i])+len(runs[i])+len(addresses[i]) > 0 {
+			awaited[i] = []store.Awaited{{Requests: requests[i], Runs: runs[i], Addresses: addresses[i]}}
+		}
+	}
+
+	all, err := gather(ctx, s, awaited, func(ctx context.Context, p *part, mine []store.Awaited) ([]store.Answers, error) {
+		one, err := p.LoadAnswers(ctx, mine[0])
+		return []store.Answers{one}, err
+	})
+	for _, one := range all {
+		found.Replies, found.Ended = append(found.Replies, one.Replies...), append(found.Ended, one.Ended...)
+	}
+	return found, err
+}
+
 // gather reads rows by their keys from the parts that have these rows. The callers wait for rows of
 // all parts at the same time, so a part that fails or hangs must not hide the rows of other parts.
 func gather[K, T any](ctx context.Context, s *Store, keys [][]K, load func(context.Context, *part, []K) ([]T, error)) (out []T, err error) {

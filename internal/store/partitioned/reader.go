@@ -116,14 +116,6 @@ func (s *Store) LoadDetails(ctx context.Context, shard model.ShardID, address mo
 	return read(ctx, s, p, func() (store.RunDetails, error) { return p.LoadDetails(ctx, shard, address, run) })
 }
 
-// LoadOutcomes returns the rows of the given runs that are closed. If a part fails, it returns the
-// rows of the other parts with the error.
-func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
-	return gather(ctx, s, s.runKeys(keys), func(ctx context.Context, p *part, mine []store.RunKey) ([]store.Execution, error) {
-		return p.LoadOutcomes(ctx, mine)
-	})
-}
-
 // LoadDeadLetters returns requests and messages that the engine refused and kept, in the order of
 // their ids.
 func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) (out []store.InboxRow, err error) {

@@ -295,7 +295,10 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{next.Close(model.Completed)} })
 	_, err = s.LoadLabels(ctx, []store.RunKey{a.RunKey, next.RunKey})
 	check(err)
-	_, err = s.LoadOutcomes(ctx, []store.RunKey{a.RunKey, next.RunKey})
+	_, err = s.LoadAnswers(ctx, store.Awaited{
+		Requests: []store.RequestKey{{Shard: a.Shard, Address: a.Start.Address, ID: "r"}}, Runs: []store.RunKey{a.RunKey, next.RunKey},
+		Addresses: []store.AddressKey{{Shard: a.Shard, Address: a.Start.Address}},
+	})
 	check(err)
 
 	for _, q := range []store.Query{

@@ -101,31 +101,89 @@ cross join lateral (
   select q.shard, q.tenant, q.workflow, q.key, q.id, q.at, q.body from {schema}.requests q
   where q.shard = u.shard and q.key = u.key and q.id = u.id and q.workflow = u.workflow and q.tenant = u.tenant limit 1) r`
 
+// loadEnded reads runs that are closed, and loadEndedAt the current runs of addresses if they are
+// closed. loadEndedAt names the shard in a way that matches no index, so that the plan finds the run
+// by its address.
+const (
+	loadEnded = `
+select x.* from unnest($1::smallint[], $2::uuid[]) u (shard, run)
+cross join lateral (select {execution} from {schema}.executions e where e.shard = u.shard and e.run = u.run and e.state > 1 limit 1) x`
+	loadEndedAt = `
+select x.* from unnest($1::smallint[], $2::text[], $3::text[], $4::text[]) u (shard, key, workflow, tenant)
+cross join lateral (
+  select {execution} from {schema}.executions e
+  where e.shard is not distinct from u.shard and e.key = u.key and e.workflow = u.workflow and e.tenant = u.tenant and e.current and e.state > 1
+  limit 1) x`
+)
+
 // LoadReplies returns the remembered answers for the requests.
-func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out []store.Reply, err error) {
-	if len(keys) == 0 {
-		return nil, nil
+func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]store.Reply, error) {
+	found, err := s.loadAnswers(ctx, "load replies", store.Awaited{Requests: keys})
+	return found.Replies, err
+}
+
+// LoadAnswers returns what callers of this process wait for, in one round trip.
+func (s *Store) LoadAnswers(ctx context.Context, a store.Awaited) (store.Answers, error) {
+	return s.loadAnswers(ctx, "load answers", a)
+}
+
+func (s *Store) loadAnswers(ctx context.Context, op string, a store.Awaited) (found store.Answers, err error) {
+	if len(a.Requests)+len(a.Runs)+len(a.Addresses) == 0 {
+		return store.Answers{}, nil
 	}
-	shards, tenants, workflows, names, ids := requestColumns(keys)
-
-	err = s.read(ctx, "load replies", func(ctx context.Context, c *pgx.Conn) error {
-		out = nil
-		return queryKept(ctx, c, func(rows pgx.Rows) error {
-			var r store.Reply
-			var body []byte
-			_, err := pgx.ForEachRow(rows, []any{&r.Shard, &r.Address.Tenant, &r.Address.Type, &r.Address.Key, &r.ID, &r.At, &body}, func() error {
-				r.Body, body = body, nil
-				out = append(out, r)
-				return nil
-			})
-			return err
-		}, s.sql(loadReplies), shards, tenants, workflows, names, ids)
+	err = s.read(ctx, op, func(ctx context.Context, c *pgx.Conn) error {
+		found = store.Answers{}
+		return c.SendBatch(ctx, s.answerQueries(a, &found)).Close()
 	})
+	if err != nil {
+		return store.Answers{}, err
+	}
+	return found, nil
+}
 
+// answerQueries returns the queries for what callers wait for. They write their rows to found.
+func (s *Store) answerQueries(a store.Awaited, found *store.Answers) *pgx.Batch {
+	var batch pgx.Batch
+	batch.Queue(keepPlans)
+	if len(a.Requests) > 0 {
+		shards, tenants, workflows, names, ids := requestColumns(a.Requests)
+		batch.Queue(s.sql(loadReplies), shards, tenants, workflows, names, ids).Query(func(rows pgx.Rows) (err error) {
+			found.Replies, err = scanReplies(rows)
+			return err
+		})
+	}
+
+	ended := func(rows pgx.Rows) error {
+		out, err := scanExecutions(rows, func(_ *executionRow, e *store.Execution, _ error) { *e = store.Execution{} })
+		// A row that cannot be read is left out.
+		out = slices.DeleteFunc(out, func(e store.Execution) bool { return e.Start.Run.IsZero() })
+		found.Ended = append(found.Ended, out...)
+		return err
+	}
+	if len(a.Runs) > 0 {
+		shards, runs := runColumns(a.Runs)
+		batch.Queue(s.sql(loadEnded), shards, runs).Query(ended)
+	}
+	if len(a.Addresses) > 0 {
+		shards, names, workflows, tenants := addressColumns(a.Addresses)
+		batch.Queue(s.sql(loadEndedAt), shards, names, workflows, tenants).Query(ended)
+	}
+	return &batch
+}
+
+func scanReplies(rows pgx.Rows) (out []store.Reply, err error) {
+	var r store.Reply
+	var body []byte
+	_, err = pgx.ForEachRow(rows, []any{&r.Shard, &r.Address.Tenant, &r.Address.Type, &r.Address.Key, &r.ID, &r.At, &body}, func() error {
+		r.Body, body = body, nil
+		out = append(out, r)
+		return nil
+	})
 	return out, err
 }
 
-// requestColumns returns request keys as columns. It leaves out keys that cannot be stored.
+// requestColumns returns request keys as columns. It leaves out keys that cannot be stored, as do
+// runColumns and addressColumns.
 func requestColumns(keys []store.RequestKey) (shards []int16, tenants, workflows, names, ids []string) {
 	for _, k := range keys {
 		if k.Shard < model.MaxShards {
@@ -135,4 +193,23 @@ func requestColumns(keys []store.RequestKey) (shards []int16, tenants, workflows
 	}
 
 	return shards, tenants, workflows, names, ids
+}
+
+func runColumns(keys []store.RunKey) (shards []int16, runs []pgtype.UUID) {
+	for _, k := range keys {
+		if k.Shard < model.MaxShards {
+			shards, runs = append(shards, int16(k.Shard)), append(runs, runArg(k.Run))
+		}
+	}
+	return shards, runs
+}
+
+func addressColumns(keys []store.AddressKey) (shards []int16, names, workflows, tenants []string) {
+	for _, k := range keys {
+		if k.Shard < model.MaxShards {
+			shards, names = append(shards, int16(k.Shard)), append(names, k.Address.Key)
+			workflows, tenants = append(workflows, k.Address.Type), append(tenants, k.Address.Tenant)
+		}
+	}
+	return shards, names, workflows, tenants
 }

@@ -137,7 +137,7 @@ func TestKeptPlans(t *testing.T) {
 
 		for name, texts := range map[string][]string{
 			"named": loadNamed[:], "current": loadCurrent[:], "entity": {loadEntity, loadMailbox}, "runs": {loadHeads, loadEventsOf, loadTimersOf},
-			"mail": {loadMessages, loadInbox, loadReplies, loadOutcomes}, "put": {putInbox + putOnce, putInbox + " and " + sameGroups + putOnce, takeBack},
+			"mail": {loadMessages, loadInbox, loadReplies, loadEnded, loadEndedAt}, "put": {putInbox + putOnce, putInbox + " and " + sameGroups + putOnce, takeBack},
 		} {
 			for i, text := range texts {
 				nulls := "null"

@@ -2,44 +2,11 @@ package postgres
 
 import (
 	"context"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
-
-const loadOutcomes = `
-select x.* from unnest($1::smallint[], $2::uuid[]) u (shard, run)
-cross join lateral (select {execution} from {schema}.executions e where e.shard = u.shard and e.run = u.run and e.state > 1 limit 1) x`
-
-// LoadOutcomes returns the rows of the given runs that are closed.
-func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) (out []store.Execution, err error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	var shards []int16
-
-	var runs []pgtype.UUID
-	for _, k := range keys {
-		if k.Shard < model.MaxShards {
-			shards, runs = append(shards, int16(k.Shard)), append(runs, runArg(k.Run))
-		}
-	}
-
-	err = s.read(ctx, "load outcomes", func(ctx context.Context, c *pgx.Conn) error {
-		return queryKept(ctx, c, func(rows pgx.Rows) (err error) {
-			out, err = scanExecutions(rows, func(_ *executionRow, e *store.Execution, _ error) { *e = store.Execution{} })
-			// A row that cannot be read is left out.
-			out = slices.DeleteFunc(out, func(e store.Execution) bool { return e.Start.Run.IsZero() })
-			return err
-		}, s.sql(loadOutcomes), shards, runs)
-	})
-
-	return out, err
-}
 
 // garbageRuns is a subquery g with the deleted runs that a sweep looks at. The number of these runs
 // is at most the number of rows that the sweep may remove. Without that bound, every sweep would

@@ -448,13 +448,16 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 }
 
 // loadInbox reads the requests that wait in the inbox. The second condition on not_before is the
-// condition of the index, which excludes dead letters.
+// condition of the index, which excludes dead letters. The test for vacant names the shard in a way
+// that matches no index, so that the plan finds the run by its address.
 const loadInbox = `
-select shard, id, not_before, body, seen from (
+select shard, id, not_before, body, seen, vacant from (
 select x.*, sum(octet_length(x.body)) over (order by x.id, x.shard) - octet_length(x.body) as before from (
 select t.shard, i.id, i.not_before, i.body, i.request <> '' and (
   select r.at from {schema}.requests r
-  where r.shard = t.shard and r.key = i.key and r.id = i.request and r.workflow = i.workflow and r.tenant = i.tenant) is not null as seen
+  where r.shard = t.shard and r.key = i.key and r.id = i.request and r.workflow = i.workflow and r.tenant = i.tenant) is not null as seen, (
+  select e.run from {schema}.executions e
+  where e.key = i.key and e.workflow = i.workflow and e.tenant = i.tenant and e.shard is not distinct from t.shard and e.current limit 1) is null as vacant
 from unnest($1::smallint[]) t (shard)
 cross join lateral (
   select q.id, q.not_before, q.tenant, q.workflow, q.key, q.request, q.body from {schema}.inbox q
@@ -476,7 +479,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 			var id pgtype.UUID
 			var body pgtype.DriverBytes
 
-			_, err := pgx.ForEachRow(rows, []any{&r.Shard, &id, &r.NotBefore, &body, &r.Seen}, func() error {
+			_, err := pgx.ForEachRow(rows, []any{&r.Shard, &id, &r.NotBefore, &body, &r.Seen, &r.Vacant}, func() error {
 				r.ID = id.Bytes
 				r.Message, r.Damaged = readMessage(body, "request %s in the inbox of shard %d", r.ID, r.Shard)
 				out = append(out, r)

@@ -153,24 +153,3 @@ func (s *Store) LoadDetails(ctx context.Context, shard model.ShardID, a model.Ad
 	}
 	return d, nil
 }
-
-// LoadOutcomes returns the rows of the given runs that are closed.
-func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) (out []store.Execution, err error) {
-	err = s.read(ctx, "load outcomes", func(c *conn) error {
-		for _, k := range keys {
-			e, err := oneExecution(c, sqlRun, k.Run[:], int(k.Shard))
-			if err != nil {
-				return err
-			}
-			if e != nil && e.Outcome.Status.Closed() {
-				out = append(out, *e)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-
-	return out, nil
-}

@@ -309,29 +309,68 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 // LoadReplies returns the remembered answers for the keys.
 func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out []store.Reply, err error) {
 	err = s.read(ctx, "load replies", func(c *conn) error {
-		for _, k := range keys {
-			// A caller waits for this answer, and must learn that the answer is damaged. So
-			// LoadReplies returns the reply with Damaged set instead of an error.
-			err := c.query(sqlLoadReply, func(q *stmt) error {
-				r := store.Reply{RequestKey: k, At: model.Time(q.int(0))}
-				if body, err := unseal(requestColumns(nil, k, r.At), q.raw(1)); err != nil {
-					r.Damaged = model.Damage(q.raw(1), corrupt(err, "requests, shard %d, request %q of %s", k.Shard, k.ID, k.Address))
-				} else {
-					r.Body = slices.Clone(body)
-				}
-				out = append(out, r)
-				return nil
-			}, int(k.Shard), k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID)
-			if err != nil {
-				return err
-			}
-		}
-
-		return nil
+		out, err = repliesTo(c, keys)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 
 	return out, nil
+}
+
+// repliesTo reads the remembered answers for the keys. A caller waits for each of them, and must
+// learn that the answer is damaged. So repliesTo returns a reply with Damaged set instead of an
+// error.
+func repliesTo(c *conn, keys []store.RequestKey) (out []store.Reply, err error) {
+	for _, k := range keys {
+		err := c.query(sqlLoadReply, func(q *stmt) error {
+			r := store.Reply{RequestKey: k, At: model.Time(q.int(0))}
+			if body, err := unseal(requestColumns(nil, k, r.At), q.raw(1)); err != nil {
+				r.Damaged = model.Damage(q.raw(1), corrupt(err, "requests, shard %d, request %q of %s", k.Shard, k.ID, k.Address))
+			} else {
+				r.Body = slices.Clone(body)
+			}
+			out = append(out, r)
+			return nil
+		}, int(k.Shard), k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// LoadAnswers returns what callers of a process wait for.
+func (s *Store) LoadAnswers(ctx context.Context, a store.Awaited) (found store.Answers, err error) {
+	err = s.read(ctx, "load answers", func(c *conn) error {
+		found = store.Answers{}
+		if found.Replies, err = repliesTo(c, a.Requests); err != nil {
+			return err
+		}
+		ended := func(shard model.ShardID, e *store.Execution, err error) error {
+			if e != nil && e.Shard == shard && e.Outcome.Status.Closed() {
+				found.Ended = append(found.Ended, *e)
+			}
+			return err
+		}
+		for _, k := range a.Runs {
+			e, err := oneExecution(c, sqlRun, k.Run[:], int(k.Shard))
+			if err = ended(k.Shard, e, err); err != nil {
+				return err
+			}
+		}
+		for _, k := range a.Addresses {
+			e, err := oneExecution(c, sqlCurrentRun, k.Address.Tenant, k.Address.Type, k.Address.Key)
+			if err = ended(k.Shard, e, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return store.Answers{}, err
+	}
+
+	return found, nil
 }

@@ -115,7 +115,7 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["LastEvent"] = s.LastEvent(ctx, a.RunKey)
 	_, errs["LoadLabels"] = s.LoadLabels(ctx, []store.RunKey{a.RunKey})
 	_, errs["LoadDetails"] = s.LoadDetails(ctx, a.Shard, a.Start.Address, model.RunID{})
-	_, errs["LoadOutcomes"] = s.LoadOutcomes(ctx, []store.RunKey{a.RunKey})
+	_, errs["LoadAnswers"] = s.LoadAnswers(ctx, store.Awaited{Runs: []store.RunKey{a.RunKey}})
 	_, errs["Members"] = s.Members(ctx)
 	_, errs["Sweep"] = s.Sweep(ctx, store.SweepRequest{Shards: shards, RequestsBefore: model.MaxTime, Limit: 100})
 	_, errs["LoadDead"] = s.LoadDead(ctx, store.DeadKey{RunKey: a.RunKey, Task: "t"})

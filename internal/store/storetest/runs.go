@@ -12,7 +12,7 @@ var runTests = []test{
 	{name: "runnable runs are open and not parked", run: testRunnable},
 	{name: "runnable runs come in pages", run: testRunnablePages},
 	{name: "a mark replaces the mark before", run: testMarks},
-	{name: "outcomes are those of closed runs", run: testOutcomes},
+	{name: "answers are replies and closed runs", run: testAnswers},
 	{name: "the details of a run", run: testDetails},
 }
 
@@ -141,12 +141,20 @@ func testMarks(x *suite) {
 	}
 }
 
-func testOutcomes(x *suite) {
+// ended returns the closed ones among the given runs.
+func (x *suite) ended(runs ...store.RunKey) []store.Execution {
+	x.Helper()
+	return try(x.Store.LoadAnswers(x.Context(), store.Awaited{Runs: runs})).or(x).Ended
+}
+
+func testAnswers(x *suite) {
 	l := x.Join(1).Lanes[0]
 	open, done, failed, continued := x.Subject(), x.Subject(), x.Subject(), x.Subject()
 	next := x.SubjectOf(continued.Start.Address)
+	reply := done.Reply("r", Noon)
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{open.StartRow(), done.StartRow(), failed.StartRow(), continued.StartRow()}
+		b.Requests = []store.Reply{reply}
 	})
 
 	l.Write(func(b *store.Batch) {
@@ -154,20 +162,35 @@ func testOutcomes(x *suite) {
 		b.Closes = []store.CloseRow{done.Close(model.Completed), failed.Close(model.Failed), continued.Close(model.Continued)}
 		b.Closes[1].Outcome.Failure = &model.Failure{Message: "no"}
 	})
-
-	elsewhere := done.RunKey
-	elsewhere.Shard ^= 1
-	got := try(x.Store.LoadOutcomes(x.Context(), []store.RunKey{
-		failed.RunKey, open.RunKey, done.RunKey, continued.RunKey, next.RunKey, elsewhere, {Run: x.RunID()},
-	})).or(x)
-	slices.SortFunc(got, func(a, b store.Execution) int { return a.Start.Run.Compare(b.Start.Run) })
 	want := []store.Execution{
 		done.ClosedRow(model.Completed, true), failed.ClosedRow(model.Failed, true), continued.ClosedRow(model.Continued, false),
 	}
 	want[1].Outcome.Failure = &model.Failure{Message: "no"}
-	x.Want("outcomes", want, got)
-	if got := try(x.Store.LoadOutcomes(x.Context(), nil)).or(x); len(got) != 0 {
-		x.Errorf("outcomes of no runs: %v", got)
+
+	elsewhere := done.RunKey
+	elsewhere.Shard ^= 1
+	byRun := []store.RunKey{failed.RunKey, open.RunKey, done.RunKey, continued.RunKey, next.RunKey, elsewhere, {Run: x.RunID()}}
+	at := func(s Subject) store.AddressKey { return store.AddressKey{Shard: s.Shard, Address: s.Start.Address} }
+	byAddress := []store.AddressKey{at(failed), at(open), at(done), at(continued), {Shard: elsewhere.Shard, Address: done.Start.Address}, at(x.Subject())}
+	unknown := reply.RequestKey
+	unknown.ID = "unknown"
+	requests := []store.RequestKey{unknown, reply.RequestKey}
+
+	for what, c := range map[string]struct {
+		ask     store.Awaited
+		replies []store.Reply
+		ended   []store.Execution
+	}{
+		"nothing":    {},
+		"runs":       {ask: store.Awaited{Runs: byRun}, ended: want},
+		"addresses":  {ask: store.Awaited{Addresses: byAddress}, ended: want[:2]},
+		"requests":   {ask: store.Awaited{Requests: requests}, replies: []store.Reply{reply}},
+		"everything": {ask: store.Awaited{Requests: requests, Runs: byRun[2:], Addresses: byAddress[:1]}, replies: []store.Reply{reply}, ended: want},
+	} {
+		got := try(x.Store.LoadAnswers(x.Context(), c.ask)).or(x)
+		slices.SortFunc(got.Ended, func(a, b store.Execution) int { return a.Start.Run.Compare(b.Start.Run) })
+		x.Want("ended, asked for "+what, c.ended, got.Ended)
+		x.Want("replies, asked for "+what, c.replies, got.Replies)
 	}
 }
 

@@ -191,7 +191,7 @@ func testStartRoundTrip(x *suite) {
 			t.Fatalf("closed run (-want +got):\n%s", d)
 		}
 
-		outcomes := try(x.Store.LoadOutcomes(x.Context(), []store.RunKey{s.RunKey})).or(x)
+		outcomes := x.ended(s.RunKey)
 		if d := Diff([]store.Execution{want}, outcomes); d != "" {
 			t.Fatalf("outcome (-want +got):\n%s", d)
 		}
