@@ -58,12 +58,10 @@ func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, Owner: make([]bool, s.Plan.Shards), reunion: make([]model.Time, s.Plan.Lanes)}
 	inc.label = fmt.Sprintf("%s@%d", p.Label, inc.epoch)
 	inc.member = cluster.New(cluster.Config{
-		Self: info, TTL: s.Plan.Ttl, RenewEvery: s.Plan.Renew, Margin: s.Plan.Margin, Longest: s.Plan.Ttl, Gone: p.gone,
+		Self: info, TTL: s.Plan.Ttl, RenewEvery: s.Plan.Renew, Margin: s.Plan.Margin, Gone: p.gone,
 	}, reg.Epoch, sent)
-	if first.Change == storeclock.Adopted && first.By.Abs() > s.Plan.Ttl/2 {
-		// The engine does this too, because the clocks differ, and the store's clock may have
-		// jumped.
-		inc.member.Distrust(sent)
+	if first.Change == storeclock.Adopted { // as in the engine
+		inc.member.Distrust(first.By)
 	}
 	p.Inc = inc
 	known := &oracle.Life{Label: inc.label, Now: p.Now}
