@@ -366,7 +366,7 @@ func (w *small) execRenew(i int) (store.View, error) {
 	for j := range w.nodes {
 		if w.nodes[j].registered {
 			v.Members = append(v.Members, store.Member{
-				NodeInfo: store.NodeInfo{ID: nodeID(j + 1)}, Epoch: int64(j + 1), Expires: at(time.Duration(w.nodes[j].expires) * s),
+				NodeInfo: store.NodeInfo{ID: nodeID(j + 1)}, Epoch: int64(j + 1), Expires: at(time.Duration(w.nodes[j].expires) * s), TTL: ttl * s,
 			})
 		}
 	}

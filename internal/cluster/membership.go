@@ -17,8 +17,6 @@ type Config struct {
 	// which also report whether messages wait for the node. The default is a fifth of TTL. Margin
 	// is how long before the end of its lease a node stops serving. The default is a tenth of TTL.
 	TTL, RenewEvery, Margin time.Duration
-	// Longest is the longest lease of any node of the store. The default is the constant Longest.
-	Longest time.Duration
 	// Gone reports whether a process of this host has provably ended. It must not have side
 	// effects.
 	Gone func(store.NodeInfo) bool
@@ -32,10 +30,7 @@ func (c *Config) withDefaults() {
 		c.RenewEvery = c.TTL / 5
 	}
 	if c.Margin == 0 {
-		c.Margin = c.TTL / 10
-	}
-	if c.Longest == 0 {
-		c.Longest = Longest
+		c.Margin = c.TTL / marginShare
 	}
 	if c.Gone == nil {
 		c.Gone = func(store.NodeInfo) bool { return false }
@@ -61,19 +56,17 @@ type Membership struct {
 	renewing   bool
 	sentAt     time.Duration // mono time when the renewal in flight was sent
 
-	view    store.View
-	doubt   bool // the store's clock has jumped
-	doubted bool // the value of doubt at the time of the previous view
-	// unsure is the mono time until which leases may be wrong, because they were written while the
-	// store's clock was in doubt.
-	unsure   time.Duration
-	lastView model.Time                // store time of the previous view
-	seen     map[model.NodeID]sighting // leases of the other nodes, as last seen
-	fencing  map[model.NodeID]bool
-	owned    map[model.ShardID]bool // the shards of this node, according to the store
-	leaving  map[model.ShardID]bool // shards that the lanes are giving up
-	acquires bool                   // an acquire is in flight
-	missed   bool                   // a view showed further shards to acquire during that time
+	view store.View
+	// off is how far the store's clock may be wrong; the largest value after a jump. wasOff is the
+	// value of off at the time of the previous view.
+	off, wasOff time.Duration
+	lastView    model.Time                // store time of the previous view
+	seen        map[model.NodeID]sighting // leases of the other nodes, as last seen
+	fencing     map[model.NodeID]bool
+	owned       map[model.ShardID]bool // the shards of this node, according to the store
+	leaving     map[model.ShardID]bool // shards that the lanes are giving up
+	acquires    bool                   // an acquire is in flight
+	missed      bool                   // a view showed further shards to acquire during that time
 	// stale: something has changed since the renewal in flight was sent, so its view will be
 	// outdated.
 	stale bool

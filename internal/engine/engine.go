@@ -505,9 +505,8 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: e.cfg.Gone}, reg.Epoch, sent),
 	}
 
-	// The end of the lease was computed with a clock that was wrong by far, so do not rely on it.
-	if verdict.Change == storeclock.Adopted && verdict.By.Abs() > e.cfg.LeaseTTL/2 {
-		inc.member.Distrust(sent)
+	if verdict.Change == storeclock.Adopted {
+		inc.member.Distrust(verdict.By)
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
 	inc.suspended = asleep

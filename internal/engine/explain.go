@@ -86,7 +86,7 @@ func (e *Engine) View() (v store.View, ok bool) {
 		return v, false
 	}
 	v.Now = e.clock.now()
-	v.Members = []store.Member{{NodeInfo: inc.self, Epoch: inc.epoch, Expires: v.Now.Add(e.cfg.LeaseTTL), Serves: e.servedByWorkers()}}
+	v.Members = []store.Member{{NodeInfo: inc.self, Epoch: inc.epoch, Expires: v.Now.Add(e.cfg.LeaseTTL), TTL: e.cfg.LeaseTTL, Serves: e.servedByWorkers()}}
 
 	v.Owners = make([]store.ShardOwner, len(inc.owner))
 	for s := range inc.owner {

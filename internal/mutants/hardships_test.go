@@ -32,7 +32,7 @@ var hardships = []mutant{
 	{
 		name:  "leases are judged by the store's clock alone",
 		file:  "internal/cluster/sighting.go",
-		old:   "(mono >= m.unsure && !s.odd || mono-s.since >= s.lasts)",
+		old:   "(!s.odd || mono-s.since >= s.lasts)",
 		new:   "(s.since >= 0 || mono > 0)",
 		tests: [][]string{hard("5")},
 	},

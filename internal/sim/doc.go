@@ -76,6 +76,7 @@
 //     shard belongs to the node to which cluster.Membership assigns it.
 //   - In some seeds the store has two shard groups, and nodes serve one of them or both (groups).
 //     No node gets a shard of a group that it does not serve.
+//   - In some seeds the leases of nodes have different lengths (leases).
 //   - In some seeds states of accounts expire (expire).
 //   - In some seeds users are clients of servers (ids). Each of their request ids names an era,
 //     which is the time during which one lane owns the address. Eras are short. When a lane gets a

@@ -214,7 +214,7 @@ func TestKnownSeedsOfRefusals(t *testing.T) {
 }
 
 // older turns off the features that were added after these seeds were found.
-var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders | scenario.Outliving | scenario.Slots | scenario.Drains | scenario.Expiring | scenario.Together | scenario.DrawnIDs | scenario.Receipts | scenario.ShardGroups | scenario.Damage}
+var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders | scenario.Outliving | scenario.Slots | scenario.Drains | scenario.Expiring | scenario.Together | scenario.DrawnIDs | scenario.Receipts | scenario.ShardGroups | scenario.Damage | scenario.LeaseLengths}
 
 // TestKnownSeedsOfLending repeats seeds that have found a bug in the lending of slots.
 func TestKnownSeedsOfLending(t *testing.T) {
@@ -390,6 +390,25 @@ func TestKnownSeedsOfDrains(t *testing.T) {
 		197213,
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfLeaseLengths repeats seeds that have found a bug where leases have different
+// lengths.
+func TestKnownSeedsOfLeaseLengths(t *testing.T) {
+	t.Parallel()
+	f := scenario.Features{On: scenario.LeaseLengths | scenario.ClockJumps, Off: scenario.Gates | scenario.SharedGates | scenario.Expiring}
+	for _, seed := range []uint64{
+		// the store's clock had jumped; a node with short leases trusted it again before a live
+		// node had renewed its longer lease, and fenced that node
+		2077, 4464, 4962, 5322,
+		// the oracle did not expect that nodes follow a jump of nine seconds slowly after a jump
+		// back by eight
+		19459,
+	} {
+		if _, err := Run(seed, Options{Features: f}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}

@@ -67,6 +67,9 @@ type Member struct {
 	NodeInfo
 	Epoch   int64
 	Expires model.Time
+	// TTL is the length of the lease that ends at Expires. Nodes may have leases of different
+	// lengths. TTL is zero if a node of an older release wrote the lease.
+	TTL time.Duration
 	// Draining says that the node keeps its lease but takes no new shards.
 	Draining bool
 	// Serves is what the workers of the node can execute.

@@ -163,12 +163,16 @@ func (inc *incarnation) mayServe() bool {
 	return inc.member.IsServing(inc.p.own(inc.p.Cluster.Now)) && !inc.betrayed()
 }
 
-// deceived is for a node that fences another node. It reports whether the node could not know that
-// the clock of the store has jumped, because it had not seen the leases of other nodes before the
-// jump. It considers all recent jumps, not only the latest one.
-func (inc *incarnation) deceived() bool {
+// deceived is for a node that fences another node, whose lease has the length ttl. It reports
+// whether the node could not know that the clock of the store has jumped, because it had not seen
+// the leases of other nodes before the jump. It considers all recent jumps, not only the latest
+// one.
+func (inc *incarnation) deceived(ttl time.Duration) bool {
 	s := inc.p.Cluster
-	return slices.ContainsFunc(s.Jumped, func(at int64) bool { return inc.looked > at && s.Now < at+2*s.Plan.Ttl.Microseconds() })
+	if inc.off > ttl/2 {
+		return false // the node compares this difference with the lease
+	}
+	return slices.ContainsFunc(s.Jumped, func(at int64) bool { return inc.looked > at && s.Now < at+2*ttl.Microseconds() })
 }
 
 // newRun draws the id of a run from the estimate of store time. The id is larger than all earlier

@@ -41,8 +41,9 @@ type incarnation struct {
 	ticks    int                          // number of the last tick that was set
 	tickAt   int64                        // when that tick is due
 	swept    store.DeadPlace
-	looked   int64 // when the node first saw the other nodes
-	keeps    bool  // the lanes of the node must not delete rows because of their age
+	looked   int64         // when the node first saw the other nodes
+	off      time.Duration // how wrong the store's clock seemed to be at the first reading
+	keeps    bool          // the lanes of the node must not delete rows because of their age
 
 	reunion []model.Time // by lane: until when it keeps runs for workers of the last owner
 
@@ -58,12 +59,11 @@ func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, Owner: make([]bool, s.Plan.Shards), reunion: make([]model.Time, s.Plan.Lanes)}
 	inc.label = fmt.Sprintf("%s@%d", p.Label, inc.epoch)
 	inc.member = cluster.New(cluster.Config{
-		Self: info, TTL: s.Plan.Ttl, RenewEvery: s.Plan.Renew, Margin: s.Plan.Margin, Longest: s.Plan.Ttl, Gone: p.gone,
+		Self: info, TTL: p.ttl(), Gone: p.gone,
 	}, reg.Epoch, sent)
-	if first.Change == storeclock.Adopted && first.By.Abs() > s.Plan.Ttl/2 {
-		// The engine does this too, because the clocks differ, and the store's clock may have
-		// jumped.
-		inc.member.Distrust(sent)
+	if first.Change == storeclock.Adopted { // as in the engine
+		inc.off = first.By.Abs()
+		inc.member.Distrust(first.By)
 	}
 	p.Inc = inc
 	known := &oracle.Life{Label: inc.label, Now: p.Now}
@@ -400,11 +400,12 @@ func (inc *incarnation) fence(f cluster.FenceTarget) {
 			s.Disk.HoldAll(f.Node, func() {
 				ok, err = s.Disk.Mem.FenceNode(context.Background(), f.Node, f.Epoch, f.Proven)
 				if ok && err == nil && s.Ledger.Fenced(f.Node, false) {
-					if !f.Proven && inc.deceived() {
-						s.Ledger.Nodes[f.Node].Betrayed = s.Now + s.Plan.Ttl.Microseconds()
+					m := s.Ledger.Nodes[f.Node]
+					if !f.Proven && inc.deceived(m.Ttl) {
+						m.Betrayed = s.Now + m.Ttl.Microseconds()
 					}
 					if f.Proven && s.living(f.Node) {
-						s.Ledger.Nodes[f.Node].Betrayed = s.Now + s.Plan.Ttl.Microseconds()
+						m.Betrayed = s.Now + m.Ttl.Microseconds()
 						s.Hurt(scenario.FaultLie)
 					} else if f.Proven {
 						s.Did(scenario.OpTakeoverProof)

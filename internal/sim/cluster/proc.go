@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/perdure/perdure/internal/cluster"
 	"github.com/perdure/perdure/internal/core/rule"
@@ -195,6 +196,9 @@ func (p *Proc) gone(n store.NodeInfo) bool {
 	return p.Cluster.Plan.SameHost
 }
 
+// ttl returns the length of the leases of the process.
+func (p *Proc) ttl() time.Duration { return p.Cluster.Plan.Ttls[p.Slot] }
+
 // register starts an incarnation.
 func (p *Proc) register() {
 	s := p.Cluster
@@ -213,10 +217,10 @@ func (p *Proc) register() {
 		Process: p.Process, Name: "register", Fate: s.Disk.Draw(scenario.FaultRegisterLost, scenario.FaultRegisterLost, true),
 		Exec: func(done func()) {
 			var err error
-			if reg, err = s.Disk.Mem.Register(context.Background(), info, s.Plan.Lanes, s.Plan.Ttl); err != nil {
+			if reg, err = s.Disk.Mem.Register(context.Background(), info, s.Plan.Lanes, p.ttl()); err != nil {
 				s.Fail("register: %v", err)
 			}
-			m := &oracle.Member{Alive: true, Epoch: reg.Epoch, Batch: make([]int64, s.Plan.Lanes), Fence: make([]int64, s.Plan.Lanes)}
+			m := &oracle.Member{Alive: true, Epoch: reg.Epoch, Ttl: p.ttl(), Batch: make([]int64, s.Plan.Lanes), Fence: make([]int64, s.Plan.Lanes)}
 			for i := range m.Fence {
 				m.Fence[i] = reg.Epoch
 			}
@@ -266,7 +270,7 @@ func (p *Proc) Pause(d int64) {
 	}
 	p.Process.Pause()
 	s.Hurt(scenario.FaultPause)
-	if d > s.Plan.Ttl.Microseconds() {
+	if d > p.ttl().Microseconds() {
 		s.Hurt(scenario.FaultPausePastLease)
 	}
 	if s.Tracing {

@@ -23,7 +23,7 @@ func (s *Cluster) AwaitOwners() {
 	ownerless := func() int {
 		return slices.IndexFunc(s.Ledger.Owner, func(id model.NodeID) bool { return !s.living(id) })
 	}
-	s.RunUntil(s.Now+4*s.Plan.Ttl.Microseconds()+kernel.Second+8*s.Plan.Slow, func() bool { return ownerless() < 0 || s.Staying() == "" })
+	s.RunUntil(s.Now+4*s.LongestTtl().Microseconds()+kernel.Second+8*s.Plan.Slow, func() bool { return ownerless() < 0 || s.Staying() == "" })
 	if shard := ownerless(); shard >= 0 && s.Staying() != "" {
 		s.Fail("R2: everything has ended, and no live node owns shard %d", shard)
 	}

@@ -108,7 +108,7 @@ func (s *Cluster) CheckFlows() {
 	if !s.Has(scenario.Gates) {
 		return
 	}
-	s.RunUntil(s.Now+8*s.Plan.Ttl.Microseconds(), func() bool { return s.disagreeing() == "" })
+	s.RunUntil(s.Now+8*s.LongestTtl().Microseconds(), func() bool { return s.disagreeing() == "" })
 	if what := s.disagreeing(); what != "" {
 		s.Fail("settings: everything has ended, and %s", what)
 	}

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/sim/scenario"
@@ -62,9 +63,10 @@ type Member struct {
 	// node may still trust its lease.
 	Betrayed int64
 	Epoch    int64
-	Life     *Life   // nil if the answer to its registration was lost
-	Batch    []int64 // last batch of each lane
-	Fence    []int64 // epoch of the fence of each lane
+	Ttl      time.Duration // the length of its lease
+	Life     *Life         // nil if the answer to its registration was lost
+	Batch    []int64       // last batch of each lane
+	Fence    []int64       // epoch of the fence of each lane
 }
 
 // Address is everything that happened under a key.

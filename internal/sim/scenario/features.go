@@ -41,6 +41,7 @@ const (
 	Receipts                         // clients of servers confirm that they have the answers
 	ShardGroups                      // the store has two shard groups, and nodes serve one or both
 	Damage                           // rows of further kinds are damaged
+	LeaseLengths                     // nodes have leases of different lengths
 	allFeatures  = iota
 )
 
@@ -211,6 +212,10 @@ var table = [allFeatures]row{
 	{
 		feature: Damage, name: "damage", lots: []lot{{of: 37, at: []uint64{6, 11, 19, 24, 33}}}, late: true,
 		about: "messages, dead tasks, remembered answers and settings are damaged; operators remove or restore them",
+	},
+	{
+		feature: LeaseLengths, name: "lease-lengths", lots: []lot{{of: 41, at: []uint64{5, 13, 17, 20, 24, 33, 40}}}, late: true,
+		about: "the leases of nodes have different lengths",
 	},
 }
 

@@ -33,14 +33,15 @@ func (s *Scenario) KeepIDs() time.Duration {
 
 // plan has the decisions that a seed makes at the start.
 type plan struct {
-	Shards, Lanes      int
-	Groups             []model.Group // in addition to the default group
-	Serves             [3][]string   // by slot: the groups whose shards its process takes
-	Layout             model.Layout
-	Ttl, Renew, Margin time.Duration
-	Lane               lane.Config
-	SameHost           bool    // nodes can prove each other's death
-	Drift              float64 // the largest drift of the nodes' clocks
+	Shards, Lanes int
+	Groups        []model.Group // in addition to the default group
+	Serves        [3][]string   // by slot: the groups whose shards its process takes
+	Layout        model.Layout
+	Ttl           time.Duration    // the length of the shortest leases
+	Ttls          [3]time.Duration // by slot: the length of the leases of its process
+	Lane          lane.Config
+	SameHost      bool    // nodes can prove each other's death
+	Drift         float64 // the largest drift of the nodes' clocks
 
 	Stagger     int64 // the time between the starts of nodes
 	FaultsUntil int64
@@ -99,7 +100,7 @@ func (s *Scenario) drawPlan() {
 	p.Shards = kernel.OneOf(s, 4, 8, 8, 16)
 	p.Lanes = kernel.OneOf(s, 1, 1, 2)
 	p.Ttl = kernel.OneOf(s, 500*time.Millisecond, time.Second, 2*time.Second)
-	p.Renew, p.Margin = p.Ttl/5, p.Ttl/10
+	p.Ttls = [3]time.Duration{p.Ttl, p.Ttl, p.Ttl}
 
 	p.Lane = lane.Config{
 		Limits:        core.DefaultLimits,
@@ -155,6 +156,9 @@ func (s *Scenario) drawPlan() {
 		s.drawGroups()
 	}
 	p.Layout = model.NewLayout(p.Shards, p.Groups)
+	if s.Has(LeaseLengths) {
+		s.drawLeases()
+	}
 	if s.Opts.Calm {
 		return
 	}

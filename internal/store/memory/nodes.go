@@ -63,7 +63,7 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 	s.epoch++
 	now := s.time()
 	n.Sole = false // Sole is not stored
-	fresh := &node{member: store.Member{NodeInfo: n, Epoch: s.epoch, Expires: now.Add(ttl)}, lanes: make([]fence, lanes)}
+	fresh := &node{member: store.Member{NodeInfo: n, Epoch: s.epoch, Expires: now.Add(ttl), TTL: ttl}, lanes: make([]fence, lanes)}
 	for i := range fresh.lanes {
 		fresh.lanes[i].epoch = s.epoch
 	}
@@ -86,7 +86,8 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 		return store.View{}, notRegistered("renew", r.Node, r.Epoch)
 	}
 	now := s.time()
-	n.member.Expires, n.member.Draining, n.member.Serves = now.Add(r.TTL), r.Draining, slices.Clone(r.Serves)
+	n.member.Expires, n.member.TTL = now.Add(r.TTL), r.TTL
+	n.member.Draining, n.member.Serves = r.Draining, slices.Clone(r.Serves)
 	v := s.view(now)
 	v.Mail = slices.ContainsFunc(r.Shards, func(id model.ShardID) bool { return s.mail(id, now) })
 	_, v.PeerMail = s.firstNote(r.Node)

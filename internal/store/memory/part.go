@@ -43,7 +43,7 @@ func (s *Store) RegisterAt(ctx context.Context, r store.PartRegistration) error 
 	}
 
 	fresh := &node{
-		member: store.Member{NodeInfo: r.Node, Epoch: r.Epoch, Expires: s.time().Add(r.TTL)},
+		member: store.Member{NodeInfo: r.Node, Epoch: r.Epoch, Expires: s.time().Add(r.TTL), TTL: r.TTL},
 		lanes:  slices.Repeat([]fence{{epoch: r.Epoch}}, r.Lanes),
 	}
 	if found {

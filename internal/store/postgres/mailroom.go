@@ -101,9 +101,9 @@ cross join lateral (
   select q.shard, q.tenant, q.workflow, q.key, q.id, q.at, q.body from {schema}.requests q
   where q.shard = u.shard and q.key = u.key and q.id = u.id and q.workflow = u.workflow and q.tenant = u.tenant limit 1) r`
 
-// loadEnded reads runs that are closed, and loadEndedAt the current runs of addresses if they are
-// closed. loadEndedAt names the shard in a way that matches no index, so that the plan finds the run
-// by its address.
+// loadEnded reads the closed ones of some runs. loadEndedAt reads the current runs of addresses if
+// they are closed. It names the shard in a way that matches no index, so that the plan finds the
+// run by its address.
 const (
 	loadEnded = `
 select x.* from unnest($1::smallint[], $2::uuid[]) u (shard, run)

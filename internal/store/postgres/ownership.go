@@ -34,13 +34,13 @@ func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err er
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (r store.Registration, err error) {
 	const (
 		insertNode = `
-insert into {schema}.nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, link_address, link_key, weight, drained, groups, home)
-select $1::uuid, $2::bigint, {now} + $3, false, $4::text, $5::text, $6::text, $7::integer, $8::bigint, $9::text, $10::text, $11::text, $12::integer, $13::boolean, $14::text, $16::uuid
+insert into {schema}.nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, link_address, link_key, weight, drained, groups, home, ttl)
+select $1::uuid, $2::bigint, {now} + $3, false, $4::text, $5::text, $6::text, $7::integer, $8::bigint, $9::text, $10::text, $11::text, $12::integer, $13::boolean, $14::text, $16::uuid, $3
 from {schema}.meta where id = 1 and groups = $15
 on conflict (node) do update set epoch = excluded.epoch, expires = excluded.expires, draining = false, host = excluded.host, boot = excluded.boot,
   namespace = excluded.namespace, pid = excluded.pid, pid_start = excluded.pid_start, version = excluded.version,
   link_address = excluded.link_address, link_key = excluded.link_key, weight = excluded.weight, drained = excluded.drained,
-  groups = excluded.groups, home = excluded.home
+  groups = excluded.groups, home = excluded.home, ttl = excluded.ttl
 returning {now}`
 		deleteFences = `delete from {schema}.fences where node = $1`
 		insertFences = `insert into {schema}.fences (node, lane, epoch, batch) select n.node, lane, n.epoch, 0
@@ -84,7 +84,7 @@ func nodeArg(id model.NodeID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid:
 func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
 	const renew = `
 with me as (
-  update {schema}.nodes set expires = {now} + $3, draining = $4, serves = $6 where node = $1 and epoch = $2 returning expires
+  update {schema}.nodes set expires = {now} + $3, ttl = $3, draining = $4, serves = $6 where node = $1 and epoch = $2 returning expires
 )
 select (select expires from me), ` + mailWaits + `, exists (select from {schema}.peer_mail p where p.node = $1), v.* from (` + viewColumns + `) v`
 
@@ -116,7 +116,8 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 			view.Mail, view.PeerMail = mail, peerMail
 			for i := range view.Members { // the statement sees the row as it was before the update
 				if view.Members[i].ID == r.Node {
-					view.Members[i].Expires, view.Members[i].Draining, view.Members[i].Serves = *expires, r.Draining, r.Serves
+					view.Members[i].Expires, view.Members[i].TTL = *expires, r.TTL
+					view.Members[i].Draining, view.Members[i].Serves = r.Draining, r.Serves
 				}
 			}
 			return view, nil

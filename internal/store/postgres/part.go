@@ -29,10 +29,10 @@ func (s *Store) DrawEpoch(ctx context.Context) (epoch int64, err error) {
 func (s *Store) RegisterAt(ctx context.Context, r store.PartRegistration) error {
 	const (
 		insert = `
-insert into {schema}.nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, groups, home)
-select $1::uuid, $2::bigint, {now} + $3, false, $4::text, $5::text, $6::text, $7::integer, $8::bigint, $9::text, $10::text, $11::uuid
+insert into {schema}.nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, groups, home, ttl)
+select $1::uuid, $2::bigint, {now} + $3, false, $4::text, $5::text, $6::text, $7::integer, $8::bigint, $9::text, $10::text, $11::uuid, $3
 from {schema}.meta where id = 1 and groups = $12
-on conflict (node) do update set epoch = excluded.epoch, expires = excluded.expires where nodes.epoch < excluded.epoch
+on conflict (node) do update set epoch = excluded.epoch, expires = excluded.expires, ttl = excluded.ttl where nodes.epoch < excluded.epoch
 returning true`
 		present      = `select epoch from {schema}.nodes where node = $1`
 		raise        = `update {schema}.meta set epoch = greatest(epoch, $1) where id = 1`

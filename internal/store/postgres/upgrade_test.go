@@ -13,10 +13,11 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// Each of these lists undoes all migrations from a number on: dropReports from 17, dropWorkers from
-// 16, dropTokens from 10, and dropEntities from 9.
+// Each of these lists undoes all migrations from a number on: dropTTL from 19, dropReports from 17,
+// dropWorkers from 16, dropTokens from 10, and dropEntities from 9.
 var (
-	dropReports = []string{`alter table perdure.meta drop column databases, drop column member, drop column home`, `drop table perdure.replay_reports`}
+	dropTTL     = []string{`alter table perdure.nodes drop column ttl`}
+	dropReports = append(slices.Clone(dropTTL), `alter table perdure.meta drop column databases, drop column member, drop column home`, `drop table perdure.replay_reports`)
 	dropWorkers = append(slices.Clone(dropReports), `drop table perdure.remote_workers`, `alter table perdure.nodes drop column home`)
 	dropTokens  = append(slices.Clone(dropWorkers), []string{
 		`alter table perdure.meta drop column groups`, `alter table perdure.nodes drop column groups`,
@@ -93,6 +94,31 @@ func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
 	}
 	if homes, err = openURL(t, pgtest.URL(t)).WorkerHomes(t.Context()); err != nil || len(homes) > 0 {
 		t.Errorf("homes %v, %v in a new store", homes, err)
+	}
+}
+
+// Older versions did not store the lengths of leases. After the upgrade, the length is unknown
+// until a node of this release writes a lease.
+func TestUpgradeBeforeTTL(t *testing.T) {
+	t.Parallel()
+	f, lane := openUpgraded(t, 18, dropTTL...)
+	members := func() []store.Member {
+		v, err := f.Store.Members(t.Context())
+		if err != nil || len(v.Members) != 1 {
+			t.Fatalf("members %+v, %v; want one", v.Members, err)
+		}
+		return v.Members
+	}
+
+	if ttl := members()[0].TTL; ttl != 0 {
+		t.Errorf("after the upgrade a lease has the length %s, want 0", ttl)
+	}
+	request := store.RenewRequest{Node: lane.Ref.Node, Epoch: lane.Ref.Epoch, TTL: time.Minute}
+	if _, err := f.Store.Renew(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if ttl := members()[0].TTL; ttl != time.Minute {
+		t.Errorf("after a renewal a lease has the length %s, want a minute", ttl)
 	}
 }
 

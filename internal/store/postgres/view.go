@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -20,7 +21,7 @@ select {now}, (select last from {schema}.settings_counter where id = 1), m.*, o.
     array_agg(pid_start order by node), array_agg(version order by node), array_agg(serves order by node),
     array_agg(link_address order by node), array_agg(link_key order by node),
     array_agg(weight order by node), array_agg(drained order by node), array_agg(groups order by node),
-    array_agg(home order by node)
+    array_agg(home order by node), array_agg(ttl order by node)
   from {schema}.nodes
 ) m cross join (
   select array_agg(shard order by shard), array_agg(node order by shard), array_agg(epoch order by shard) from {schema}.shards
@@ -42,6 +43,7 @@ type viewRow struct {
 	drained         []bool
 	groups          []string
 	homes           []pgtype.UUID
+	ttls            []int64 // in microseconds
 	shards          []int16
 	owners          []pgtype.UUID
 	ownerEpochs     []int64
@@ -50,7 +52,7 @@ type viewRow struct {
 func (v *viewRow) targets() []any {
 	return []any{
 		&v.now, &v.settings, &v.nodes, &v.epochs, &v.expires, &v.draining, &v.host, &v.boot, &v.ns, &v.pid, &v.pidStart, &v.version, &v.serves, &v.address, &v.key,
-		&v.weight, &v.drained, &v.groups, &v.homes,
+		&v.weight, &v.drained, &v.groups, &v.homes, &v.ttls,
 		&v.shards, &v.owners, &v.ownerEpochs,
 	}
 }
@@ -65,7 +67,7 @@ func (v *viewRow) view(groups []model.Group) store.View {
 				PID: int(v.pid[i]), PIDStart: v.pidStart[i], Version: v.version[i], LinkAddress: v.address[i], LinkKey: v.key[i],
 				Weight: int(v.weight[i]), Drained: v.drained[i], Groups: splitNames(v.groups[i]), Home: v.homes[i].Bytes,
 			},
-			Epoch: v.epochs[i], Expires: model.Time(v.expires[i]), Draining: v.draining[i], Serves: store.DecodeServed(v.serves[i]),
+			Epoch: v.epochs[i], Expires: model.Time(v.expires[i]), TTL: time.Duration(v.ttls[i]) * time.Microsecond, Draining: v.draining[i], Serves: store.DecodeServed(v.serves[i]),
 		})
 	}
 	for i, shard := range v.shards {

@@ -14,10 +14,11 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// Each of these scripts undoes all migrations from a number on: dropReports from 12, dropWorkers
-// from 11, dropBodies from 10, dropTokens from 8, and dropEntities from 7.
+// Each of these scripts undoes all migrations from a number on: dropTTL from 13, dropReports from
+// 12, dropWorkers from 11, dropBodies from 10, dropTokens from 8, and dropEntities from 7.
 const (
-	dropReports = `drop table perdure_replay_reports;`
+	dropTTL     = `alter table perdure_nodes drop column ttl;`
+	dropReports = dropTTL + `drop table perdure_replay_reports;`
 	dropWorkers = dropReports + `drop table perdure_remote_workers;`
 	dropBodies  = dropWorkers + `update perdure_history set body = b.body from perdure_bodies b
 		where b.run = perdure_history.run and b.shard = perdure_history.shard and b.seq = perdure_history.seq;
@@ -91,6 +92,17 @@ func TestUpgradeBeforeRemoteWorkers(t *testing.T) {
 	fresh := openTest(t, Config{Path: filepath.Join(t.TempDir(), "new.db")})
 	if homes, err = fresh.WorkerHomes(t.Context()); err != nil || len(homes) > 0 {
 		t.Errorf("homes %v, %v in a new store", homes, err)
+	}
+}
+
+// Older versions did not store the lengths of leases.
+func TestUpgradeBeforeTTL(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	f, _ := openUpgraded(t, dropTTL, 12)
+	v, err := f.Store.Members(t.Context())
+	if err != nil || len(v.Members) != 1 || v.Members[0].TTL != 0 {
+		t.Errorf("members %+v, %v; want one with a lease of unknown length", v.Members, err)
 	}
 }
 

@@ -46,9 +46,9 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 		}
 
 		r.Now = now()
-		_, err = w.exec(`insert or replace into perdure_nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version)
-			values (?, ?, ?, 0, ?, ?, ?, ?, ?, ?)`,
-			n.ID[:], r.Epoch, int64(r.Now.Add(ttl)), n.Host, n.BootID, n.Namespace, n.PID, n.PIDStart, n.Version)
+		_, err = w.exec(`insert or replace into perdure_nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, ttl)
+			values (?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)`,
+			n.ID[:], r.Epoch, int64(r.Now.Add(ttl)), n.Host, n.BootID, n.Namespace, n.PID, n.PIDStart, n.Version, ttl.Microseconds())
 		if err != nil {
 			return err
 		}
@@ -78,8 +78,8 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 		if r.Draining {
 			draining = 1
 		}
-		changed, err := w.exec("update perdure_nodes set expires = ?, draining = ?, serves = ? where node = ? and epoch = ?",
-			int64(at.Add(r.TTL)), draining, store.EncodeServed(r.Serves), r.Node[:], r.Epoch)
+		changed, err := w.exec("update perdure_nodes set expires = ?, ttl = ?, draining = ?, serves = ? where node = ? and epoch = ?",
+			int64(at.Add(r.TTL)), r.TTL.Microseconds(), draining, store.EncodeServed(r.Serves), r.Node[:], r.Epoch)
 		if err != nil {
 			return err
 		}
@@ -319,13 +319,14 @@ func (s *Store) Members(ctx context.Context) (v store.View, err error) {
 
 // loadView reads nodes and shards.
 func loadView(c *conn) (v store.View, err error) {
-	err = c.query(`select node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, serves
+	err = c.query(`select node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, serves, ttl
 		from perdure_nodes order by node`, func(q *stmt) error {
 		m := store.Member{
 			NodeInfo: store.NodeInfo{
 				Host: q.text(4), BootID: q.text(5), Namespace: q.text(6), PID: int(q.int(7)), PIDStart: q.int(8), Version: q.text(9),
 			},
-			Epoch: q.int(1), Expires: model.Time(q.int(2)), Draining: q.int(3) != 0, Serves: store.DecodeServed(q.text(10)),
+			Epoch: q.int(1), Expires: model.Time(q.int(2)), TTL: time.Duration(q.int(11)) * time.Microsecond,
+			Draining: q.int(3) != 0, Serves: store.DecodeServed(q.text(10)),
 		}
 		id, ok := q.id(0)
 		if !ok {

@@ -105,8 +105,8 @@ func testMembers(x *suite) {
 	if m.Epoch != r.Epoch || m.Draining {
 		x.Errorf("member %+v, want epoch %d and not draining", m, r.Epoch)
 	}
-	if left := m.Expires.Sub(r.Now); left < time.Hour-time.Minute || left > time.Hour+time.Minute {
-		x.Errorf("the lease of an hour ends in %s", left)
+	if left := m.Expires.Sub(r.Now); left < time.Hour-time.Minute || left > time.Hour+time.Minute || m.TTL != time.Hour {
+		x.Errorf("the lease of an hour ends in %s and has the length %s", left, m.TTL)
 	}
 	if now < r.Now {
 		x.Errorf("store time went from %s to %s", r.Now, now)
@@ -141,8 +141,11 @@ func testRenew(x *suite) {
 	if after.Expires <= before.Expires || after.Expires.Sub(v.Now) < time.Hour-time.Minute {
 		x.Errorf("renewed at %s for an hour: expires at %s, before %s", v.Now, after.Expires, before.Expires)
 	}
+	if before.TTL != time.Minute || after.TTL != time.Hour {
+		x.Errorf("a lease of a minute has the length %s, and %s after a renewal for an hour", before.TTL, after.TTL)
+	}
 	i := slices.IndexFunc(v.Members, func(m store.Member) bool { return m.ID == n.ID })
-	if i < 0 || v.Members[i].Expires != after.Expires {
+	if i < 0 || v.Members[i].Expires != after.Expires || v.Members[i].TTL != after.TTL {
 		x.Errorf("the view does not show the renewed lease: %+v", v.Members)
 	}
 
