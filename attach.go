@@ -67,13 +67,16 @@ func checkNumbers(cfg *attachment) error {
 	return fault.New(fault.Invalid, "%w", errors.Join(problems...))
 }
 
+// defaultMaxPayload is the largest input or output in bytes, unless the settings say another limit.
+const defaultMaxPayload = 2 << 20
+
 // attach builds an App from an engine and definitions.
 func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, error) {
 	if err := checkNumbers(&cfg); err != nil {
 		return nil, err
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, silent)
-	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, 2<<20)
+	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, defaultMaxPayload)
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 10*time.Second)
 	if err := cfg.Tasks.check(); err != nil {
 		return nil, err

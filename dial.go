@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -60,7 +61,8 @@ type Dialer struct {
 	// the same time; 128. Calls of further keys go to another process, or wait with the reason
 	// no_slot.
 	MaxCalls int
-	// MaxPayload is the largest input or output in bytes; 2 MiB. The server has a limit of its own.
+	// MaxPayload is the largest input or output in bytes; 2 MiB. The server has a limit of its own;
+	// the smaller one applies.
 	MaxPayload int
 	// Payloads says how inputs, outputs and messages are stored. The server sees only their stored
 	// form: it cannot read what this program has encrypted.
@@ -143,6 +145,9 @@ func dialServer(ctx context.Context, cfg server.Config, a attachment, defs ...De
 	stopReporting := reportConnection(a.Meter, b)
 	closed := a.OnClose
 	a.Backend, a.Tenant, a.Served = b, b.Tenant(), true
+	if most := b.MaxPayload(); most > 0 {
+		a.MaxPayload = min(cmp.Or(a.MaxPayload, defaultMaxPayload), most)
+	}
 	a.OnClose = func() error {
 		stopReporting()
 		err := b.Close()

@@ -11,7 +11,7 @@ import (
 // code. When one of them changes, the other must change too.
 var limits = []struct{ row, file, code string }{
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "internal/request/validate.go", "l.Payload = 2 << 20"},
-	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "attach.go", "cmp.Or(cfg.MaxPayload, 2<<20)"},
+	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "attach.go", "defaultMaxPayload = 2 << 20"},
 	{"state | 200 |", "internal/request/validate.go", "l.Name = 200"},
 	{"state | 200 |", "name.go", "maxName = 200"},
 	{"| bytes of a key | 512 |", "internal/request/validate.go", "l.Key = 512"},

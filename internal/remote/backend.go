@@ -41,8 +41,10 @@ type Backend struct {
 	cluster   string
 	remembers time.Duration
 	limits    request.Limits // the limits of the server
-	receipts  receipts
-	era       atomic.Pointer[string] // the era for new request ids; nil before the first answer
+	// maxPayload is the limit of payloads as the server says it; 0 if it does not.
+	maxPayload int
+	receipts   receipts
+	era        atomic.Pointer[string] // the era for new request ids; nil before the first answer
 }
 
 // Dial connects to a server and asks it who the caller is. It fails if no server answers before ctx
@@ -90,7 +92,8 @@ func (b *Backend) introduce(ctx context.Context) error {
 	}
 	b.tenant, b.cluster, b.remembers = hello.GetTenant(), hello.GetCluster(), time.Duration(hello.GetRemembers())
 	b.shared.setLargest(int(hello.GetMaxMessage()))
-	b.limits = request.Limits{Payload: int(hello.GetMaxPayload())}.WithDefaults()
+	b.maxPayload = int(hello.GetMaxPayload())
+	b.limits = request.Limits{Payload: b.maxPayload}.WithDefaults()
 	return nil
 }
 
@@ -111,6 +114,10 @@ func (b *Backend) Me(ctx context.Context) (api.CallerInfo, error) {
 
 // Tenant returns the tenant that the server acts in for this caller.
 func (b *Backend) Tenant() string { return b.tenant }
+
+// MaxPayload returns the largest payload that the server takes, in bytes, as the server said when
+// Dial connected to it. It returns 0 for a server of an older version, which does not say it.
+func (b *Backend) MaxPayload() int { return b.maxPayload }
 
 // Connected reports whether the connection to a server works, as far as the client knows. gRPC may
 // close a connection that no call uses. Connected reports true for such a connection.

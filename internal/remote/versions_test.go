@@ -146,3 +146,31 @@ func TestServerOfAnotherProtocol(t *testing.T) {
 		}
 	}
 }
+
+// olderServer is a server that does not say its limits.
+type olderServer struct {
+	pb.UnimplementedClientServiceServer
+}
+
+func (olderServer) Server(context.Context, *pb.ServerRequest) (*pb.ServerReply, error) {
+	return &pb.ServerReply{Protocol: wire.Protocol, Tenant: tenant}, nil
+}
+
+// An app whose server does not say its limit of payloads keeps its own limit.
+func TestServerWithoutLimits(t *testing.T) {
+	t.Parallel()
+	l, server := bufconn.Listen(1<<16), grpc.NewServer()
+	pb.RegisterClientServiceServer(server, olderServer{})
+	go func() { _ = server.Serve(l) }()
+	defer server.Stop()
+	p := &pipe{t: t, refused: map[string]int{}, listen: l}
+
+	b, err := remote.Dial(t.Context(), p.through(remote.Config{Token: key, Patience: patience}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if most := b.MaxPayload(); most != 0 {
+		t.Errorf("the limit of the server is %d bytes, want 0: unknown", most)
+	}
+}
