@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/wire"
 )
@@ -27,10 +28,14 @@ var errShutdown = status.Error(codes.Unavailable, "the server shuts down")
 
 // interceptUnary wraps every call that has one request and one reply.
 func (s *Server) interceptUnary(ctx context.Context, m any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (reply any, err error) {
-	err = s.serve(ctx, info.FullMethod, waits[info.FullMethod], func(ctx context.Context) (err error) {
+	call := func(ctx context.Context) (err error) {
 		reply, err = handle(ctx, m)
 		return err
-	})
+	}
+	if waitsForCode(m) {
+		call = s.untilShutdown(call)
+	}
+	err = s.serve(ctx, info.FullMethod, waits[info.FullMethod], call)
 	return reply, err
 }
 
@@ -104,17 +109,23 @@ func (s *Server) guard(ctx context.Context, method string, call func(context.Con
 	}()
 
 	if waits[method] {
-		var end context.CancelCauseFunc
-		ctx, end = context.WithCancelCause(ctx)
+		call = s.untilShutdown(call)
+	}
+	return call(ctx)
+}
+
+// untilShutdown ends a call when the server shuts down.
+func (s *Server) untilShutdown(call func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, end := context.WithCancelCause(ctx)
 		defer end(nil)
 		defer context.AfterFunc(s.drained, func() { end(errShutdown) })()
+		err := call(ctx)
+		if err != nil && errors.Is(context.Cause(ctx), errShutdown) {
+			return errShutdown
+		}
+		return err
 	}
-
-	err = call(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errShutdown) {
-		return errShutdown
-	}
-	return err
 }
 
 // panicText describes a panic. Errors of the runtime have only numbers and types in their text; any
@@ -137,6 +148,23 @@ var waits = map[string]bool{
 	"/perdure.v1.ClientService/TaskLogs":   true,
 	"/perdure.v1.ClientService/TaskStream": true,
 	"/perdure.v1.ClientService/Watch":      true,
+}
+
+// waitsForCode reports whether a request waits for the answer of code, and can be repeated. A
+// server that shuts down ends the sessions of its workers first, and hands its shards over last.
+// Most answers of code cannot come in between. So the server ends these calls, as it ends those in
+// waits. It does not end a brief call or a call without a request id, because clients cannot repeat
+// it.
+func waitsForCode(m any) bool {
+	switch m := m.(type) {
+	case *pb.CallRequest:
+		return !m.GetBrief() && m.GetRequestId() != ""
+	case *pb.UpdateRequest:
+		return m.GetRequestId() != ""
+	case *pb.QueryRequest:
+		return true
+	}
+	return false
 }
 
 // toStatus translates an error of a handler. An error of gRPC itself stays as it is.

@@ -36,7 +36,7 @@ func (s *Server) addExecutions() {
 	add(s, operation{id: "explain-graph", method: http.MethodGet, path: one + "/explanation/graph", tag: executionsTag, summary: "Explain as a graph what an execution waits for"}, s.explainGraph)
 	add(s, operation{id: "await-execution", method: http.MethodGet, path: one + "/result", tag: executionsTag, summary: "Wait for the result of an execution", also: http.StatusAccepted, waits: true}, s.await)
 	add(s, operation{id: "get-state", method: http.MethodGet, path: one + "/states/{name}", tag: executionsTag, summary: "Read a value that the code has set"}, s.state)
-	add(s, operation{id: "query-execution", method: http.MethodPost, path: one + "/query", tag: executionsTag, summary: "Ask the code of an execution for information"}, s.query)
+	add(s, operation{id: "query-execution", method: http.MethodPost, path: one + "/query", tag: executionsTag, summary: "Ask the code of an execution for information", waits: true}, s.query)
 }
 
 // startBody says what to start.
