@@ -79,6 +79,7 @@ func (h *Hub) SetPeers(nodes []model.NodeID) {
 	}
 	if changed {
 		h.changeWanted()
+		h.ringAll() // watchers that settle wait for the new nodes
 	}
 }
 
@@ -97,7 +98,8 @@ func (h *Hub) Following() (inlets []*Inlet, again time.Duration, changed <-chan 
 	return inlets, again, h.changed
 }
 
-// changeTenants notes that other tenants are watched. The caller must hold the lock.
+// changeTenants notes that other tenants are watched. That is no news for the watchers of the other
+// tenants. The caller must hold the lock.
 func (h *Hub) changeTenants() {
 	h.version++
 	for _, in := range h.inlets {
@@ -114,7 +116,6 @@ func (h *Hub) changeTenants() {
 func (h *Hub) changeWanted() {
 	close(h.changed)
 	h.changed = make(chan struct{})
-	h.ringAll()
 }
 
 // miss leaves a gap in all topics. The caller must hold the lock.

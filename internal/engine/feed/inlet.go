@@ -129,18 +129,22 @@ func (in *Inlet) takePiece(p *Piece) {
 		h.miss(h.origins.release(in.origin, p.Shards))
 	case PieceTenants:
 		in.confirm(p.Version)
+		return
 	case PieceLost:
 		if t := h.topics[p.Tenant]; t != nil && in.origin.has(p.Tenant) {
 			t.skip()
+			t.ring()
 		}
+		return
 	default: // a newer build may report something that this build does not know
 		h.miss(true)
 	}
 	h.ringAll()
 }
 
-// confirm notes that the other node sends the changes of the tenants with a version. Their watchers
-// have missed the earlier changes. The caller must hold the lock.
+// confirm notes that the other node sends the changes of the tenants with a version. The watchers
+// of the tenants that are new in this version have missed the earlier changes. confirm wakes only
+// these watchers. The caller must hold the lock.
 func (in *Inlet) confirm(version int64) {
 	if version != in.asked {
 		return
@@ -148,9 +152,14 @@ func (in *Inlet) confirm(version int64) {
 	was := in.origin.tenants
 	in.origin.tenants, in.version, in.asked, in.tenants = in.tenants, version, 0, nil
 	for tenant := range in.origin.tenants {
-		if t := in.hub.topics[tenant]; t != nil && !was[tenant] && in.origin.owned > 0 {
+		t := in.hub.topics[tenant]
+		if t == nil || was[tenant] {
+			continue
+		}
+		if in.origin.owned > 0 {
 			t.skip()
 		}
+		t.ring()
 	}
 }
 
