@@ -38,7 +38,8 @@ type Handler interface {
 	HandleRequest(ctx context.Context, r *Request, taken func())
 	// HandleNote receives a note. It must not block, and calls taken in the same way.
 	HandleNote(ctx context.Context, from model.NodeID, body []byte, taken func())
-	// HandleLoss handles the loss of the connection to a node. Notes to that node may be lost.
+	// HandleLoss handles the loss of the connection to a node. Notes to that node may be lost. The
+	// requests and notes of the next connection to the node come after HandleLoss has returned.
 	// HandleLoss must not block.
 	HandleLoss(node model.NodeID)
 }
@@ -69,11 +70,14 @@ type Net struct {
 	peers   map[model.NodeID]*dialing
 	conns   map[model.NodeID]*conn
 	changed chan struct{} // closed when the peers change
-	ended   bool
-	mark    uint64
-	early   []Peer          // peers that were set before Run
-	ctx     context.Context //nolint:containedctx // the context of Run; nil before
-	wg      sync.WaitGroup
+	// over has a channel for the last connection to each node. It is closed when the handler has
+	// handled the loss of that connection.
+	over  map[model.NodeID]chan struct{}
+	ended bool
+	mark  uint64
+	early []Peer          // peers that were set before Run
+	ctx   context.Context //nolint:containedctx // the context of Run; nil before
+	wg    sync.WaitGroup
 }
 
 // dialing is a peer. If this node dials the peer, stop ends the dialing.
@@ -84,7 +88,7 @@ type dialing struct {
 
 // Join lets an incarnation use the endpoint. Run operates its connections.
 func (e *Endpoint) Join(m Member) *Net {
-	return &Net{end: e, member: m, peers: map[model.NodeID]*dialing{}, conns: map[model.NodeID]*conn{}, changed: make(chan struct{})}
+	return &Net{end: e, member: m, peers: map[model.NodeID]*dialing{}, conns: map[model.NodeID]*conn{}, over: map[model.NodeID]chan struct{}{}, changed: make(chan struct{})}
 }
 
 // Run holds connections to all peers until ctx ends.
@@ -249,10 +253,12 @@ func (n *Net) dial(ctx context.Context, p Peer) (held bool, err error) {
 // connection replaces the old one: the other node has noticed before this one that the old
 // connection ended.
 func (n *Net) serve(c *conn) {
+	over := make(chan struct{})
 	n.mu.Lock()
 	ctx, ended, old, mark := n.ctx, n.ended || n.peers[c.peer] == nil, n.conns[c.peer], n.mark
+	before := n.over[c.peer]
 	if !ended {
-		n.conns[c.peer] = c
+		n.conns[c.peer], n.over[c.peer] = c, over
 		n.wg.Add(1)
 	}
 	n.mu.Unlock()
@@ -263,6 +269,9 @@ func (n *Net) serve(c *conn) {
 	if old != nil {
 		old.fail(errors.New("the node has connected again"))
 	}
+	if before != nil {
+		<-before // so that the handler does not take the loss for a loss of the new connection
+	}
 
 	c.sendMark(mark) // there may be a new one since the handshake
 	c.run(ctx)
@@ -272,6 +281,12 @@ func (n *Net) serve(c *conn) {
 	}
 	n.mu.Unlock()
 	n.member.Handler.HandleLoss(c.peer)
+	close(over)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.over[c.peer] == over {
+		delete(n.over, c.peer)
+	}
 }
 
 // Mark sends a mark to all other nodes, which return it. A later mark has a higher number. A

@@ -31,6 +31,7 @@ type node struct {
 
 	answer func(r *Request) // if nil, the node answers with the body of the request
 	full   chan struct{}    // if set, requests wait for room until it is closed
+	losing chan struct{}    // if set, HandleLoss waits until it is closed
 
 	mu     sync.Mutex
 	seen   map[string]int
@@ -85,6 +86,9 @@ func (n *node) HandleNote(_ context.Context, _ model.NodeID, body []byte, taken 
 }
 
 func (n *node) HandleLoss(model.NodeID) {
+	if n.losing != nil {
+		<-n.losing
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.losses++
@@ -333,6 +337,43 @@ func TestBreaks(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A connection breaks, and the nodes connect again. The handler gets nothing over the new
+// connection before it has handled the loss of the old one. Otherwise it could take the loss for a
+// loss of the new connection.
+func TestLossComesFirst(t *testing.T) {
+	inLAN(t, func(t *testing.T, l *lan.LAN) {
+		var left atomic.Int64
+		left.Store(1 << 40)
+		l.Bend(func(c net.Conn) net.Conn { return cutting{c, &left, false} })
+		a, b := open(t, l, 1, nil), open(t, l, 2, nil)
+		meet(a, b)
+		synctest.Wait()
+		a.mustCall(b, "first")
+		b.mustCall(a, "first")
+
+		for _, n := range []*node{a, b} {
+			n.losing = make(chan struct{})
+		}
+		left.Store(1) // the next write breaks the connection
+		if _, _, err := a.net.Call(t.Context(), b.id, []byte("lost")); err == nil {
+			t.Fatal("the connection has not broken")
+		}
+		close(a.losing) // only b handles the loss late
+		time.Sleep(10 * time.Second)
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			a.mustCall(b, "second")
+		}()
+		synctest.Wait()
+		if b.count("second") > 0 {
+			t.Error("the handler gets a request of the new connection before it has handled the loss of the old one")
+		}
+		close(b.losing)
+		<-answered
+	})
 }
 
 // mute is a connection that loses all writes after some moment.
