@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
@@ -42,13 +43,26 @@ func (s *session) joinTasks(j *pb.Join) error {
 	r.session = session
 	s.mu.Lock()
 	s.tasks = r
-	over := s.over
+	over, why := s.over, s.why
 	s.mu.Unlock()
 	if over {
-		r.lose()
+		r.end(why)
 	}
 
 	return nil
+}
+
+// end ends the role together with its session. The worker keeps its claims if it can bring them
+// along to another session.
+func (r *taskRole) end(why error) {
+	switch {
+	case errors.Is(why, errDraining) && r.s.work.cfg.Restarts, errors.Is(why, errRenewed):
+		r.session.Suspend()
+	case errors.Is(why, errDraining), errors.Is(why, errDrained):
+		r.giveBack()
+	default:
+		r.lose()
+	}
 }
 
 // lose takes back the claims of a worker that is gone. The engine counts how many workers a task

@@ -2,7 +2,6 @@ package grpcapi
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -47,6 +46,7 @@ type session struct {
 	streams  int                     // how many streams the session has had
 	expiry   *time.Timer             // runs while there is no stream
 	over     bool
+	why      error // why the session is over
 	draining bool
 	drained  chan struct{} // closed when the worker has handed back everything; nil before drain
 	offers   []*pb.Join    // the joins of the worker
@@ -133,13 +133,15 @@ func (s *session) detach(why error) {
 // end ends the session. The engine takes back the runs, claims and calls that the worker holds. But
 // the worker keeps its claims if another session replaces this one, and, with WorkConfig.Restarts,
 // if the server shuts down.
+//
+// A role that the worker joins at the same time ends itself when it has joined.
 func (s *session) end(why error) {
 	s.mu.Lock()
 	if s.over {
 		s.mu.Unlock()
 		return
 	}
-	s.over = true
+	s.over, s.why = true, why
 	if s.expiry != nil {
 		s.expiry.Stop()
 	}
@@ -163,14 +165,8 @@ func (s *session) end(why error) {
 			workflows.lose()
 		}
 
-		switch {
-		case tasks == nil || left[pb.Role_ROLE_TASKS]:
-		case errors.Is(why, errDraining) && s.work.cfg.Restarts, errors.Is(why, errRenewed):
-			tasks.session.Suspend()
-		case errors.Is(why, errDraining):
-			tasks.giveBack()
-		default:
-			tasks.lose()
+		if tasks != nil && !left[pb.Role_ROLE_TASKS] {
+			tasks.end(why)
 		}
 
 		if entities != nil && !left[pb.Role_ROLE_ENTITIES] {
