@@ -304,6 +304,38 @@ func TestReunionEnds(t *testing.T) {
 	r.wantHolder(kept, 1)
 }
 
+// What a worker said before the lane owned the shard does not count: in the meantime another owner
+// may have given the run to this worker, taken it back and given it to another worker. The engine
+// asks the worker again.
+func TestReunionForgetsWhatWorkersSaidBefore(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		comes func(r *rig, h model.HeldRun)
+		want  lane.WorkerID
+	}{
+		"another worker holds it":   {func(r *rig, h model.HeldRun) { r.rejoin(3, h) }, 3},
+		"the worker still holds it": {func(r *rig, h model.HeldRun) { r.l.Meet(r.now, 1, []model.HeldRun{h}); r.take() }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, withReunion)
+			a := key("a")
+			h := r.dieDuringStep(a)
+			r.giveUp(a.Shard(4))
+			r.settle()
+			r.rejoin(1, h)
+			r.rejoin(2)
+
+			r.acquire(a.Shard(4))
+			r.settle()
+			r.wantHolder(a, 0)
+			c.comes(r, h)
+			r.settle()
+			r.wantHolder(a, c.want)
+		})
+	}
+}
+
 // The reunion ends as soon as each worker that may hold something has said what it holds. But it
 // does not end before the lane has read what the last owner left.
 func TestReunionFinishes(t *testing.T) {
