@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/faultstore"
 	"github.com/perdure/perdure/internal/store/memory"
 )
@@ -158,7 +159,7 @@ func (w *world) fence() error {
 		return err
 	}
 	for _, m := range view.Members {
-		if _, err := w.mem.FenceNode(ctx, m.ID, m.Epoch, true); err != nil {
+		if _, err := w.mem.FenceNode(ctx, store.FenceRequest{Node: m.ID, Epoch: m.Epoch, Proven: true}); err != nil {
 			return err
 		}
 	}

@@ -80,7 +80,7 @@ type Actions struct {
 	// Renew is a renewal to send. The caller passes the result to ApplyRenewal.
 	Renew *store.RenewRequest
 	// Fence are nodes to fence. The caller passes each result to ApplyFence.
-	Fence []FenceTarget
+	Fence []store.FenceRequest
 	// Acquire are shards to acquire. The caller passes the result to ApplyAcquire.
 	Acquire []model.ShardID
 	// GiveUp are shards that the lanes must drain and free. When a shard is free, the caller calls
@@ -90,13 +90,6 @@ type Actions struct {
 	Mail bool
 	// Lost is set when the node is no longer a member: its commits no longer take effect.
 	Lost error
-}
-
-// FenceTarget is a node to fence.
-type FenceTarget struct {
-	Node   model.NodeID
-	Epoch  int64
-	Proven bool
 }
 
 // New returns the membership of a registered node. sentAt is the mono time when the registration
@@ -257,11 +250,12 @@ func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member 
 	for _, n := range m.view.Members {
 		expired := m.isExpired(mono, &n)
 		self := n.ID == m.cfg.Self.ID
-		proven := !self && (m.cfg.Gone(n.NodeInfo) || m.isAbandoned(mono, &n))
-		if !self && (expired || proven) {
+		proven := !self && m.cfg.Gone(n.NodeInfo)
+		abandoned := m.isAbandoned(mono, &n)
+		if !self && (expired || proven || abandoned) {
 			if !m.fencing[n.ID] {
 				m.fencing[n.ID] = true
-				a.Fence = append(a.Fence, FenceTarget{n.ID, n.Epoch, proven})
+				a.Fence = append(a.Fence, store.FenceRequest{Node: n.ID, Epoch: n.Epoch, Expires: n.Expires, Abandoned: abandoned, Proven: proven})
 			}
 			continue
 		}

@@ -425,7 +425,7 @@ func TestFencesExpiredNodes(t *testing.T) {
 	}
 
 	a := renew(t, m, 3*s, view(6*s, ms(5*s), 2, 2))
-	if len(a.Fence) != 1 || a.Fence[0] != (cluster.FenceTarget{Node: nodeID(2), Epoch: 2}) || len(a.Acquire) > 0 {
+	if len(a.Fence) != 1 || a.Fence[0] != (store.FenceRequest{Node: nodeID(2), Epoch: 2, Expires: at(5 * s)}) || len(a.Acquire) > 0 {
 		t.Fatalf("actions = %+v, want node 2 fenced and nothing acquired before that", a)
 	}
 	if a := renew(t, m, 5*s, view(8*s, ms(5*s), 2, 2)); len(a.Fence) > 0 {
@@ -451,7 +451,7 @@ func TestFencesProvenDead(t *testing.T) {
 	gone := map[model.NodeID]bool{nodeID(1): true, nodeID(2): true}
 	m := cluster.New(cluster.Config{Self: store.NodeInfo{ID: nodeID(1)}, Gone: func(n store.NodeInfo) bool { return gone[n.ID] }}, 1, 0)
 	a := renew(t, m, s, view(s, members(1, 2, 3), 2, 2, 3))
-	if len(a.Fence) != 1 || a.Fence[0] != (cluster.FenceTarget{Node: nodeID(2), Epoch: 2, Proven: true}) {
+	if len(a.Fence) != 1 || a.Fence[0] != (store.FenceRequest{Node: nodeID(2), Epoch: 2, Expires: at(11 * s), Proven: true}) {
 		t.Fatalf("fence = %+v, want node 2 with proof", a.Fence)
 	}
 

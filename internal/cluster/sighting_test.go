@@ -91,13 +91,14 @@ func TestStepBackKeepsNoDeadNode(t *testing.T) {
 			m.Doubt(true, 0)
 		}
 
-		var fences []cluster.FenceTarget
+		var fences []store.FenceRequest
 		begun := mono
 		for ; len(fences) == 0 && mono < 2*time.Hour; mono += 2 * s {
 			fences = renew(t, m, mono, leased(mono, day+12*s, c.ttl)).Fence
 		}
 		waited := mono - 2*s - begun
-		if len(fences) != 1 || !fences[0].Proven || waited > c.waits || waited < c.waits-4*s {
+		want := store.FenceRequest{Node: nodeID(2), Epoch: 2, Expires: at(day + 12*s), Abandoned: true}
+		if len(fences) != 1 || fences[0] != want || waited > c.waits || waited < c.waits-4*s {
 			t.Errorf("%s: fences %v after %s, want node 2 as proven dead after %s", c.name, fences, waited, c.waits)
 		}
 	}

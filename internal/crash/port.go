@@ -48,8 +48,8 @@ func (p *port) Renew(ctx context.Context, r store.RenewRequest) (store.View, err
 	return v, p.end(faultstore.Renew, "", err)
 }
 
-func (p *port) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
-	ok, err := p.Store.FenceNode(ctx, node, epoch, proven)
+func (p *port) FenceNode(ctx context.Context, r store.FenceRequest) (bool, error) {
+	ok, err := p.Store.FenceNode(ctx, r)
 	return ok, p.end(faultstore.FenceNode, "", err)
 }
 

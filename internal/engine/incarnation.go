@@ -288,13 +288,13 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 	for _, f := range a.Fence {
 		calls.Go(func() {
 			brief, cancel := context.WithTimeout(ctx, timeout)
-			ok, err := st.FenceNode(brief, f.Node, f.Epoch, f.Proven)
+			ok, err := st.FenceNode(brief, f)
 			cancel()
 			if err != nil {
 				inc.eng.others.fence.Fail(err, "node", f.Node.String())
 			} else {
 				inc.eng.others.fence.OK()
-				inc.eng.cfg.Log.Info("fenced a dead node", "node", f.Node.String(), "proven", f.Proven, "done", ok)
+				inc.eng.cfg.Log.Info("fenced a dead node", "node", f.Node.String(), "proven", f.Proven, "abandoned", f.Abandoned, "done", ok)
 			}
 			inc.post(func() { inc.member.ApplyFence(f.Node, ok, err) })
 		})

@@ -121,6 +121,20 @@ var clocks = []mutant{
 		tests: [][]string{{"./internal/cluster", "-run", "TestSmallJumpThatEndsWhileANodeStandsStill$"}},
 	},
 	{
+		name:  "a late request fences a node that has renewed",
+		file:  "internal/store/rows.go",
+		old:   "	return expires == r.Expires && (expired || r.Abandoned)\n",
+		new:   "	return expired || r.Abandoned\n",
+		tests: [][]string{{"./internal/store/memory", "-run", "TestConformance$/^leases$"}},
+	},
+	{
+		name:  "an abandoned lease counts as a proof of death",
+		file:  "internal/cluster/membership.go",
+		old:   "Abandoned: abandoned, Proven: proven}",
+		new:   "Proven: proven || abandoned}",
+		tests: [][]string{{"./internal/cluster", "-run", "TestStepBackKeepsNoDeadNode$"}},
+	},
+	{
 		name:  "tokens start at the clock when the row of an entity is gone",
 		file:  "internal/core/entity.go",
 		old:   "max(n.Row.Epoch+1, n.Floor+1, int64(now))",

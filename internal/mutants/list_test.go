@@ -146,8 +146,8 @@ var common = []mutant{
 	{
 		name:  "a live node is fenced",
 		file:  "internal/store/memory/nodes.go",
-		old:   "if m.Epoch != epoch || (!proven && m.Expires > s.time()) {",
-		new:   "if m.Epoch != epoch {",
+		old:   "if !r.Ends(m.Epoch, m.Expires, m.Expires <= s.time()) {",
+		new:   "if m.Epoch != r.Epoch {",
 		tests: [][]string{sim, memory},
 	},
 	{

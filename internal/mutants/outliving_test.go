@@ -180,6 +180,20 @@ var outliving = []mutant{
 		tests: [][]string{engineTest("TestReunionWithAWorkerThatStaysAway$")},
 	},
 	{
+		name:  "a worker gets a run that it held before the server owned the shard",
+		file:  "internal/engine/lane/shards.go",
+		old:   "			l.reunion.forgetHolders(s.Shard, l.cfg.Layout)\n",
+		new:   "",
+		tests: [][]string{laneTest("TestReunionForgetsWhatWorkersSaidBefore$")},
+	},
+	{
+		name:  "a server with new shards does not ask its own workers what they hold",
+		file:  "internal/engine/reunion.go",
+		old:   "			inc.meet(s.id, s.hands.Left())\n",
+		new:   "",
+		tests: [][]string{engineTest("TestReunionWithAWorkerAtAnotherServer$")},
+	},
+	{
 		name:  "a run that is being read when the reunion ends goes to any worker",
 		file:  "internal/engine/lane/reunion.go",
 		old:   "(l.keeps(e.shard) || e.claimed || e.shard.handed",

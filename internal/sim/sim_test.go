@@ -407,6 +407,9 @@ func TestKnownSeedsOfLeaseLengths(t *testing.T) {
 		// the oracle did not expect that nodes follow a jump of nine seconds slowly after a jump
 		// back by eight
 		19459,
+		// a node renewed just before the fence of another node arrived; the clock had gone back for
+		// a while, so also the new lease was over
+		12288,
 	} {
 		if _, err := Run(seed, Options{Features: f}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

@@ -145,6 +145,36 @@ type RenewRequest struct {
 	Serves []Served
 }
 
+// FenceRequest asks for the removal of a node. If neither Abandoned nor Proven is set, the lease
+// must have expired by the clock of the store.
+type FenceRequest struct {
+	Node  model.NodeID
+	Epoch int64
+	// Expires is the end of the lease that the caller has seen, or zero. If the lease has another
+	// end by now, the node has renewed it, so the store keeps the node.
+	Expires model.Time
+	// Abandoned says that the lease ends late only because the store's clock went back, and that
+	// the node has not renewed it since. So the store does not wait for its end. It needs Expires.
+	Abandoned bool
+	// Proven says that the process of the node has provably ended. The store does not look at the
+	// lease then.
+	Proven bool
+}
+
+// Ends reports whether the request ends a registration with this epoch, and with a lease that ends
+// at expires. The parameter expired says whether the lease has expired by the clock of the store.
+func (r *FenceRequest) Ends(epoch int64, expires model.Time, expired bool) bool {
+	switch {
+	case epoch != r.Epoch:
+		return false // if one incarnation of a node is dead, the next one may be alive
+	case r.Proven:
+		return true
+	case r.Expires == 0:
+		return expired
+	}
+	return expires == r.Expires && (expired || r.Abandoned)
+}
+
 // View is the state of the cluster at one moment, by the clock of the store.
 type View struct {
 	Now     model.Time

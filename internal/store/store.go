@@ -116,14 +116,15 @@ type Ownership interface {
 	// epoch. A node may renew an expired lease as long as no other node has fenced it.
 	Renew(ctx context.Context, r RenewRequest) (View, error)
 
-	// FenceNode removes a node whose lease has expired by the clock of the store. If proven is set,
-	// the caller has proven that the node is dead, and FenceNode does not wait for the lease. It
-	// locks the lease, checks it again, and removes it together with the fences of the node. A
-	// commit that is in flight on that node either finishes before FenceNode or fails after it.
+	// FenceNode removes a node whose lease has expired by the clock of the store, or that is gone
+	// for another reason (see FenceRequest). It locks the lease, checks it again, and removes it
+	// together with the fences of the node. A commit that is in flight on that node either finishes
+	// before FenceNode or fails after it.
 	//
-	// FenceNode returns false if the lease is alive and the death is not proven, or if the lease
-	// belongs to another epoch. It returns true for a node that is already gone.
-	FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error)
+	// FenceNode returns false if the lease is alive and no other reason holds, if the node has
+	// renewed since the caller saw its lease, or if the lease belongs to another epoch. It returns
+	// true for a node that is already gone.
+	FenceNode(ctx context.Context, r FenceRequest) (bool, error)
 
 	// Acquire makes the node the owner of each given shard that is free, already belongs to the
 	// node, or belongs to a fenced owner. It returns the acquired shards with the state that moves

@@ -382,7 +382,7 @@ func (r *rig) landUnheard() {
 // fence lets another node raise the fence of this node.
 func (r *rig) fence() {
 	r.t.Helper()
-	if ok, err := r.st.FenceNode(r.t.Context(), r.cfg.Ref.Node, r.lease, true); !ok || err != nil {
+	if ok, err := r.st.FenceNode(r.t.Context(), store.FenceRequest{Node: r.cfg.Ref.Node, Epoch: r.lease, Proven: true}); !ok || err != nil {
 		r.t.Fatal(ok, err)
 	}
 }

@@ -119,6 +119,12 @@ func (r *reunion) dropShard(s model.ShardID, layout model.Layout) {
 	maps.DeleteFunc(r.ours, func(h model.HeldRun, _ bool) bool { return elsewhere(h.Address) })
 }
 
+// forgetHolders forgets what workers said about a shard before the lane acquired it. The shard had
+// another owner since, which may have given the runs and entities to other workers.
+func (r *reunion) forgetHolders(s model.ShardID, layout model.Layout) {
+	maps.DeleteFunc(r.holders, func(h model.HeldRun, _ WorkerID) bool { return layout.Shard(h.Address) == s })
+}
+
 // isOurs reports whether this lane has started a run or handed it over since the lane acquired the
 // shard. If so, no worker of the last owner holds the run.
 func (l *Lane) isOurs(e *entry, run model.RunID) bool {

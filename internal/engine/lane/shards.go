@@ -14,7 +14,8 @@ const (
 	maxFreeRefusals = 10 // with the pauses between the attempts, about three seconds
 )
 
-// Acquire tells the lane which shards it owns from now on. The lane starts to serve their runs.
+// Acquire tells the lane which shards it owns from now on. The lane starts to serve their runs. For
+// foreign shards, the caller then calls Meet for each worker that holds something.
 func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	if l.dead != nil || len(shards) == 0 {
 		return
@@ -36,6 +37,9 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 		}
 		l.shards[s.Shard] = sh
 		ids = append(ids, s.Shard)
+		if s.Foreign {
+			l.reunion.forgetHolders(s.Shard, l.cfg.Layout)
+		}
 	}
 
 	if d := max(l.cfg.Reunion, l.cfg.AskFor); d > 0 && slices.ContainsFunc(shards, func(s store.AcquiredShard) bool { return s.Foreign && !s.Handed }) {

@@ -275,7 +275,7 @@ func TestReservedStartMeetsRun(t *testing.T) {
 	r.send(theTask("t", func(s *model.TaskSpec) { s.Delay = time.Hour }), "first")
 	r.settle()
 	r.register(model.NodeID{15: 2})
-	if _, err := r.st.FenceNode(t.Context(), model.NodeID{15: 1}, 1, true); err != nil {
+	if _, err := r.st.FenceNode(t.Context(), store.FenceRequest{Node: model.NodeID{15: 1}, Epoch: 1, Proven: true}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -382,7 +382,7 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 	})
 }
 
-func (inc *incarnation) fence(f cluster.FenceTarget) {
+func (inc *incarnation) fence(f store.FenceRequest) {
 	s, p := inc.p.Cluster, inc.p
 	var ok bool
 	var err error
@@ -398,7 +398,7 @@ func (inc *incarnation) fence(f cluster.FenceTarget) {
 		Process: p.Process, Name: "fence node", Fate: s.Disk.Draw(scenario.FaultFenceFails, scenario.FaultFenceLost, true),
 		Exec: func(done func()) {
 			s.Disk.HoldAll(f.Node, func() {
-				ok, err = s.Disk.Mem.FenceNode(context.Background(), f.Node, f.Epoch, f.Proven)
+				ok, err = s.Disk.Mem.FenceNode(context.Background(), f)
 				if ok && err == nil && s.Ledger.Fenced(f.Node, false) {
 					m := s.Ledger.Nodes[f.Node]
 					if !f.Proven && inc.deceived(m.Ttl) {

@@ -135,12 +135,29 @@ func (inc *incarnation) isOrphaned(shard model.ShardID) bool {
 // acquire gives shards to the lane. It notes until when the lane keeps the runs of the last owner
 // for their workers.
 func (sh *shell) acquire(now model.Time, shards []store.AcquiredShard) {
-	if d := sh.s.Plan.Lane.Reunion; d > 0 && slices.ContainsFunc(shards, func(g store.AcquiredShard) bool { return g.Foreign }) {
+	foreign := slices.ContainsFunc(shards, func(g store.AcquiredShard) bool { return g.Foreign })
+	if d := sh.s.Plan.Lane.Reunion; d > 0 && foreign {
 		until := &sh.inc.reunion[sh.index]
 		*until = max(*until, now.Add(d))
 	}
 	sh.Lane.Acquire(now, shards)
+	if foreign {
+		sh.reunite(now)
+	}
 	sh.s.endReunions()
+}
+
+// reunite tells the lane what the workers of the process hold in its shards, as the engine does: a
+// worker may have joined before the process owned the shard.
+func (sh *shell) reunite(now model.Time) {
+	for _, w := range sh.inc.p.Workers {
+		held := slices.DeleteFunc(sh.inc.heldIn(sh.index, w.Offer.Held), func(h model.HeldRun) bool {
+			return !sh.inc.Owner[sh.s.ShardOf(h.Address)]
+		})
+		if len(held) > 0 {
+			sh.Lane.Meet(now, w.ID, held)
+		}
+	}
 }
 
 // Begins implements worker.host.

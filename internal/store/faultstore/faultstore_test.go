@@ -86,7 +86,7 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.LoadMailboxes] = s.LoadMailboxes(ctx, nil, store.EntityKey{}, 1)
 	_, errs[faultstore.ListEntities] = s.ListEntities(ctx, store.EntityQuery{})
 	_, errs[faultstore.SetDrained] = s.SetDrained(ctx, n.ID, true)
-	_, errs[faultstore.FenceNode] = s.FenceNode(ctx, n.ID, n.Epoch, true)
+	_, errs[faultstore.FenceNode] = s.FenceNode(ctx, store.FenceRequest{Node: n.ID, Epoch: n.Epoch, Proven: true})
 	errs[faultstore.Unregister] = s.Unregister(ctx, n.ID, n.Epoch)
 
 	return errs

@@ -35,10 +35,10 @@ func (f *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 }
 
 // FenceNode fences a node. Late commits of the node that have begun are applied first.
-func (f *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
+func (f *Store) FenceNode(ctx context.Context, r store.FenceRequest) (bool, error) {
 	return call(ctx, f, FenceNode, nil, func() (bool, error) {
-		f.orphans.finish(node, -1)
-		return f.inner.FenceNode(ctx, node, epoch, proven)
+		f.orphans.finish(r.Node, -1)
+		return f.inner.FenceNode(ctx, r)
 	})
 }
 

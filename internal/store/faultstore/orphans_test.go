@@ -77,7 +77,7 @@ func TestBegunCommitHoldsItsFence(t *testing.T) {
 		},
 		"fence node": func(t *testing.T, n *storetest.Node, s *faultstore.Store) {
 			t.Helper()
-			if ok, err := s.FenceNode(t.Context(), n.ID, n.Epoch, true); err != nil || !ok {
+			if ok, err := s.FenceNode(t.Context(), store.FenceRequest{Node: n.ID, Epoch: n.Epoch, Proven: true}); err != nil || !ok {
 				t.Errorf("fenced %v, %v", ok, err)
 			}
 		},
@@ -232,7 +232,7 @@ func TestLaneSurvivesBadLuck(t *testing.T) {
 			}
 
 			successor := faultstore.Wrap(inner, faultstore.Config{Orphans: s.Orphans(), KeepInner: true})
-			if ok, err := successor.FenceNode(t.Context(), n.ID, n.Epoch, true); !ok || err != nil {
+			if ok, err := successor.FenceNode(t.Context(), store.FenceRequest{Node: n.ID, Epoch: n.Epoch, Proven: true}); !ok || err != nil {
 				t.Fatalf("seed %d: takeover: %v, %v", seed, ok, err)
 			}
 

@@ -133,18 +133,18 @@ func (s *Store) Members(ctx context.Context) (store.View, error) {
 	return s.view(s.time()), nil
 }
 
-// FenceNode removes a node whose lease has expired or that is proven dead.
-func (s *Store) FenceNode(ctx context.Context, id model.NodeID, epoch int64, proven bool) (bool, error) {
+// FenceNode removes a node whose lease has expired or that is gone for another reason.
+func (s *Store) FenceNode(ctx context.Context, r store.FenceRequest) (bool, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "fence node"); err != nil {
 		return false, err
 	}
-	i, found := s.find(id)
+	i, found := s.find(r.Node)
 	if !found {
 		return true, nil
 	}
 	m := &s.nodes[i].member
-	if m.Epoch != epoch || (!proven && m.Expires > s.time()) {
+	if !r.Ends(m.Epoch, m.Expires, m.Expires <= s.time()) {
 		return false, nil
 	}
 	s.nodes = slices.Delete(s.nodes, i, i+1)

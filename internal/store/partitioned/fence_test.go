@@ -51,11 +51,11 @@ func (f *flaky) broken() error {
 	return nil
 }
 
-func (f *flaky) FenceNode(ctx context.Context, n model.NodeID, epoch int64, proven bool) (bool, error) {
+func (f *flaky) FenceNode(ctx context.Context, r store.FenceRequest) (bool, error) {
 	if f.noFence.Load() || f.down.Load() {
 		return false, store.Errorf(store.Away, "test", "connection refused")
 	}
-	return f.Part.FenceNode(ctx, n, epoch, proven)
+	return f.Part.FenceNode(ctx, r)
 }
 
 func (f *flaky) RegisterAt(ctx context.Context, r store.PartRegistration) error {
@@ -232,7 +232,7 @@ func testFenceThatEndsAfterTheHome(t *testing.T, c *scene) {
 	t.Helper()
 	a, b := c.Join(2), c.Join(2)
 	a.Acquire(0, 1)
-	if ok, err := c.home.FenceNode(t.Context(), a.ID, a.Epoch, true); !ok || err != nil {
+	if ok, err := c.home.FenceNode(t.Context(), store.FenceRequest{Node: a.ID, Epoch: a.Epoch, Proven: true}); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if c.mayWrite(a, 0) {

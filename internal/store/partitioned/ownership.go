@@ -139,7 +139,7 @@ func (s *Store) noteOwners(p *part, look int64, owners []store.ShardOwner) {
 func fenceAll(ctx context.Context, p *part, nodes []store.Member, keep func(*store.Member) bool) error {
 	for i := range nodes {
 		if m := &nodes[i]; !keep(m) {
-			if _, err := p.FenceNode(ctx, m.ID, m.Epoch, true); err != nil {
+			if _, err := p.FenceNode(ctx, store.FenceRequest{Node: m.ID, Epoch: m.Epoch, Proven: true}); err != nil {
 				return err
 			}
 		}
@@ -278,13 +278,14 @@ func (s *Store) Members(ctx context.Context) (store.View, error) {
 
 // FenceNode removes a node from the home, and then from the members. If a member does not answer,
 // Acquire removes the node there before it takes a shard.
-func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
-	ended, err := s.parts[0].FenceNode(ctx, node, epoch, proven)
+func (s *Store) FenceNode(ctx context.Context, r store.FenceRequest) (bool, error) {
+	ended, err := s.parts[0].FenceNode(ctx, r)
 	if err != nil || !ended {
 		return ended, err
 	}
+	gone := store.FenceRequest{Node: r.Node, Epoch: r.Epoch, Proven: true}
 	inMembers(ctx, s, s.parts[1:], longestWait, func(ctx context.Context, p *part) (bool, error) {
-		return p.FenceNode(ctx, node, epoch, true)
+		return p.FenceNode(ctx, gone)
 	})
 	return true, nil
 }

@@ -255,7 +255,7 @@ func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 			return err
 		}},
 		{"fence node", "commit", func(r *rig) error {
-			ok, err := r.broken.FenceNode(r.Context(), r.node.ID, r.node.Epoch, true)
+			ok, err := r.broken.FenceNode(r.Context(), store.FenceRequest{Node: r.node.ID, Epoch: r.node.Epoch, Proven: true})
 			if err == nil && !ok {
 				return errors.New("not fenced")
 			}
@@ -372,7 +372,7 @@ func TestTakeoverEndsASessionThatHoldsItsFence(t *testing.T) {
 	_, err := r.broken.Commit(t.Context(), r.batch())
 	r.f.WantClass(err, store.Unknown)
 	<-held.Hit()
-	ok, err := r.f.Store.FenceNode(t.Context(), r.node.ID, r.node.Epoch, true)
+	ok, err := r.f.Store.FenceNode(t.Context(), store.FenceRequest{Node: r.node.ID, Epoch: r.node.Epoch, Proven: true})
 	if err != nil || !ok {
 		t.Fatalf("fence: %v, %v", ok, err)
 	}

@@ -161,25 +161,25 @@ func (s *Store) dropRenewer() error {
 
 // FenceNode ends a node. It locks the lease and then the fences, so it waits for commits in flight
 // on the node.
-func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
-	ended, err := s.fenceNode(ctx, node, epoch, proven)
+func (s *Store) FenceNode(ctx context.Context, r store.FenceRequest) (bool, error) {
+	ended, err := s.fenceNode(ctx, &r)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == codeLockNotAvailable {
 		// A session still holds the lock on a fence. If a process was stopped in the middle of a
 		// write, or the network loses packets, its session can stay alive longer than all our
 		// timeouts. The lease has expired, or the process is proven dead, so the store may end the
 		// session.
-		if err = s.endSessions(ctx, node); err == nil {
-			ended, err = s.fenceNode(ctx, node, epoch, proven)
+		if err = s.endSessions(ctx, r.Node); err == nil {
+			ended, err = s.fenceNode(ctx, &r)
 		}
 	}
 	return ended, patient(err)
 }
 
-func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (ended bool, err error) {
+func (s *Store) fenceNode(ctx context.Context, r *store.FenceRequest) (ended bool, err error) {
 	const (
 		waitFor    = `select set_config('lock_timeout', $1, true)`
-		lockNode   = `select epoch, expires <= {now} from {schema}.nodes where node = $1 for update`
+		lockNode   = `select epoch, expires, expires <= {now} from {schema}.nodes where node = $1 for update`
 		lockFences = `delete from {schema}.fences where node = $1`
 		deleteNode = `delete from {schema}.nodes where node = $1`
 	)
@@ -189,23 +189,23 @@ func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 			if _, err := tx.Exec(ctx, waitFor, strconv.FormatInt(s.cfg.part(1).Milliseconds(), 10)); err != nil {
 				return err
 			}
-			var holder int64
 
+			var epoch, expires int64
 			var expired bool
-			switch err := tx.QueryRow(ctx, s.sql(lockNode), nodeArg(node)).Scan(&holder, &expired); {
+			switch err := tx.QueryRow(ctx, s.sql(lockNode), nodeArg(r.Node)).Scan(&epoch, &expires, &expired); {
 			case errors.Is(err, pgx.ErrNoRows):
 				ended = true // the node is already gone
 				return nil
 			case err != nil:
 				return err
-			case holder != epoch || !expired && !proven:
+			case !r.Ends(epoch, model.Time(expires), expired):
 				ended = false
 				return nil
 			}
 
 			var batch pgx.Batch
-			batch.Queue(s.sql(lockFences), nodeArg(node))
-			batch.Queue(s.sql(deleteNode), nodeArg(node))
+			batch.Queue(s.sql(lockFences), nodeArg(r.Node))
+			batch.Queue(s.sql(deleteNode), nodeArg(r.Node))
 			ended = true
 			return tx.SendBatch(ctx, &batch).Close()
 		})

@@ -445,7 +445,7 @@ func fenceAll(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	for i := range v.Members {
-		ok, err := s.FenceNode(t.Context(), v.Members[i].ID, v.Members[i].Epoch, true)
+		ok, err := s.FenceNode(t.Context(), store.FenceRequest{Node: v.Members[i].ID, Epoch: v.Members[i].Epoch, Proven: true})
 		if !ok || err != nil {
 			t.Fatalf("fence: %v, %v", ok, err)
 		}

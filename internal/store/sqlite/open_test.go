@@ -307,7 +307,7 @@ func TestReadOnlyBesideTheOwner(t *testing.T) {
 		"inbox":    r.PutInbox(t.Context(), nil),
 		"acquire":  second(r.Acquire(t.Context(), lane.Ref.Node, lane.Ref.Epoch, nil)),
 		"renew":    second(r.Renew(t.Context(), store.RenewRequest{})),
-		"fence":    second(r.FenceNode(t.Context(), lane.Ref.Node, lane.Ref.Epoch, true)),
+		"fence":    second(r.FenceNode(t.Context(), store.FenceRequest{Node: lane.Ref.Node, Epoch: lane.Ref.Epoch, Proven: true})),
 		"register": second(r.Register(t.Context(), store.NodeInfo{}, 1, time.Hour)),
 	} {
 		if !fault.Is(err, fault.Conflict) || store.ClassOf(err) != store.Away {

@@ -107,16 +107,16 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 
 // FenceNode removes a node and its fences if the lease of the node has ended or its death is
 // proven. There is one writer, so no commit of the node is in flight.
-func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (ended bool, err error) {
+func (s *Store) FenceNode(ctx context.Context, r store.FenceRequest) (ended bool, err error) {
 	err = s.write(ctx, "fence", func(w *writer) error {
 		at, known := now(), false
 		err := w.query("select epoch, expires from perdure_nodes where node = ?", func(q *stmt) error {
 			known = true
-			// If one incarnation of a node is dead, the next incarnation may be alive, so the epoch
-			// must match. The clock of this process is the clock of the store and judges the lease.
-			ended = q.int(0) == epoch && (proven || q.int(1) <= int64(at))
+			// The clock of this process is the clock of the store and judges the lease.
+			expires := model.Time(q.int(1))
+			ended = r.Ends(q.int(0), expires, expires <= at)
 			return nil
-		}, node[:])
+		}, r.Node[:])
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 			return nil
 		}
 
-		return removeNode(w.conn, node)
+		return removeNode(w.conn, r.Node)
 	})
 
 	return ended && err == nil, err

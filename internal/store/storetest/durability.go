@@ -121,7 +121,7 @@ func testFenceAcross(x *suite) {
 	s := x.SubjectIn(4)
 	victim.Lanes[0].Write(func(w *store.Batch) { w.Starts = []store.StartRow{s.StartRow()} })
 	x.expire(victim)
-	if ok, err := second.Store.FenceNode(x.Context(), victim.ID, victim.Epoch, false); !ok || err != nil {
+	if ok, err := second.Store.FenceNode(x.Context(), store.FenceRequest{Node: victim.ID, Epoch: victim.Epoch}); !ok || err != nil {
 		x.Fatalf("fence: %v, %v", ok, err)
 	}
 

@@ -232,7 +232,7 @@ func testFencedNode(x *suite) {
 	if err = x.Store.Unregister(ctx, c.node.ID, c.node.Epoch); err != nil {
 		x.WantClass(err, store.Fenced)
 	}
-	ok, err := x.Store.FenceNode(ctx, c.node.ID, c.node.Epoch, false)
+	ok, err := x.Store.FenceNode(ctx, store.FenceRequest{Node: c.node.ID, Epoch: c.node.Epoch})
 	if err != nil || !ok {
 		x.Errorf("fencing a node that is gone: %v, %v; want true", ok, err)
 	}

@@ -192,7 +192,7 @@ func (n *Node) Acquire(shards ...model.ShardID) []store.AcquiredShard {
 // Fence removes a node as proven dead.
 func (n *Node) Fence() {
 	n.f.Helper()
-	ok, err := n.f.Store.FenceNode(n.f.Context(), n.ID, n.Epoch, true)
+	ok, err := n.f.Store.FenceNode(n.f.Context(), store.FenceRequest{Node: n.ID, Epoch: n.Epoch, Proven: true})
 	if err != nil || !ok {
 		n.f.Fatalf("fence of a node that is proven dead: %v, %v", ok, err)
 	}

@@ -140,7 +140,7 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["LoadMailbox"] = s.LoadMailbox(ctx, counter.EntityKey, 0, 1, 1)
 	_, errs["LoadMailboxes"] = s.LoadMailboxes(ctx, shards, store.EntityKey{}, 1)
 	_, errs["ListEntities"] = s.ListEntities(ctx, store.EntityQuery{Tenant: model.DefaultTenant, Limit: 1})
-	_, errs["FenceNode"] = s.FenceNode(ctx, n.ID, n.Epoch, true)
+	_, errs["FenceNode"] = s.FenceNode(ctx, store.FenceRequest{Node: n.ID, Epoch: n.Epoch, Proven: true})
 	errs["Unregister"] = s.Unregister(ctx, n.ID, n.Epoch)
 
 	return errs

@@ -18,6 +18,8 @@ var leaseTests = []test{
 	{name: "a live lease is not fenced", run: testFenceLive},
 	{name: "an expired lease is fenced", run: testFenceExpired},
 	{name: "a node that is proven dead is fenced at once", run: testFenceProven},
+	{name: "a node that has renewed is not fenced because of its last lease", run: testFenceRenewed},
+	{name: "an abandoned lease is fenced before its end", run: testFenceAbandoned},
 	{name: "register again replaces", run: testRegisterAgain},
 	{name: "unregister frees", run: testUnregister},
 	{name: "an order to drain is stored", run: testSetDrained},
@@ -153,7 +155,7 @@ func testRenew(x *suite) {
 	short := x.JoinFor(1, brief)
 	for range 5 {
 		short.Renew(time.Hour)
-		if ok, err := x.Store.FenceNode(x.Context(), short.ID, short.Epoch, false); ok || err != nil {
+		if ok, err := x.Store.FenceNode(x.Context(), store.FenceRequest{Node: short.ID, Epoch: short.Epoch}); ok || err != nil {
 			x.Fatalf("a renewed node was fenced: %v, %v", ok, err)
 		}
 	}
@@ -173,7 +175,7 @@ func testRenewExpired(x *suite) {
 	}
 	n.Lanes[0].Write(func(*store.Batch) {}) // the fence is unchanged
 	n.Renew(time.Hour)
-	if ok, err := x.Store.FenceNode(x.Context(), n.ID, n.Epoch, false); ok || err != nil {
+	if ok, err := x.Store.FenceNode(x.Context(), store.FenceRequest{Node: n.ID, Epoch: n.Epoch}); ok || err != nil {
 		x.Errorf("fenced after the renewal: %v, %v", ok, err)
 	}
 	n.Lanes[0].Write(func(*store.Batch) {})
@@ -204,14 +206,14 @@ func testFenceLive(x *suite) {
 	n := x.Join(2)
 	n.Acquire(3)
 	for name, epoch := range map[string]int64{"its epoch": n.Epoch, "an older epoch": n.Epoch - 1, "a newer epoch": n.Epoch + 1} {
-		if ok, err := x.Store.FenceNode(x.Context(), n.ID, epoch, false); ok || err != nil {
+		if ok, err := x.Store.FenceNode(x.Context(), store.FenceRequest{Node: n.ID, Epoch: epoch}); ok || err != nil {
 			x.Errorf("fencing a live node at %s: %v, %v", name, ok, err)
 		}
 	}
 
 	// A proof of death applies to only one incarnation.
 	for name, epoch := range map[string]int64{"an older epoch": n.Epoch - 1, "a newer epoch": n.Epoch + 1} {
-		if ok, err := x.Store.FenceNode(x.Context(), n.ID, epoch, true); ok || err != nil {
+		if ok, err := x.Store.FenceNode(x.Context(), store.FenceRequest{Node: n.ID, Epoch: epoch, Proven: true}); ok || err != nil {
 			x.Errorf("fencing %s with a proof: %v, %v", name, ok, err)
 		}
 	}
@@ -231,7 +233,7 @@ func testFenceExpired(x *suite) {
 	x.expire(n)
 
 	for range 2 { // the second call changes nothing
-		if ok, err := x.Store.FenceNode(x.Context(), n.ID, n.Epoch, false); !ok || err != nil {
+		if ok, err := x.Store.FenceNode(x.Context(), store.FenceRequest{Node: n.ID, Epoch: n.Epoch}); !ok || err != nil {
 			x.Fatalf("fencing an expired node: %v, %v", ok, err)
 		}
 	}
@@ -265,9 +267,53 @@ func testFenceProven(x *suite) {
 	}
 
 	// FenceNode treats a node that never existed like a node that is gone.
-	if ok, err := x.Store.FenceNode(x.Context(), x.NodeID(), 1, false); !ok || err != nil {
+	if ok, err := x.Store.FenceNode(x.Context(), store.FenceRequest{Node: x.NodeID(), Epoch: 1}); !ok || err != nil {
 		x.Errorf("fencing an unknown node: %v, %v", ok, err)
 	}
+}
+
+// A request to fence a node is late: the node has renewed since the caller saw its lease.
+func testFenceRenewed(x *suite) {
+	n := x.JoinFor(1, brief)
+	seen, _, _ := x.member(n.ID)
+	x.expire(n)
+	n.Renew(brief)
+	last, _, _ := x.member(n.ID)
+	x.expire(n) // the next lease has expired too, but another end is enough to spare the node
+
+	late := store.FenceRequest{Node: n.ID, Epoch: n.Epoch, Expires: seen.Expires}
+	for _, abandoned := range []bool{false, true} {
+		late.Abandoned = abandoned
+		if ok, err := x.Store.FenceNode(x.Context(), late); ok || err != nil {
+			x.Errorf("fencing a node that has renewed: %v, %v; abandoned: %v", ok, err, abandoned)
+		}
+	}
+	n.Lanes[0].Write(func(*store.Batch) {})
+
+	late.Expires, late.Abandoned = last.Expires, false
+	if ok, err := x.Store.FenceNode(x.Context(), late); !ok || err != nil {
+		x.Errorf("fencing a node with its last lease: %v, %v", ok, err)
+	}
+	n.Lanes[0].Refuse(n.Lanes[0].Batch(), store.Fenced)
+}
+
+func testFenceAbandoned(x *suite) {
+	n := x.Join(1)
+	seen, _, _ := x.member(n.ID)
+	request := store.FenceRequest{Node: n.ID, Epoch: n.Epoch, Expires: seen.Expires, Abandoned: true}
+
+	live, unseen, older := request, request, request
+	live.Abandoned, unseen.Expires, older.Epoch = false, 0, n.Epoch-1
+	for name, r := range map[string]store.FenceRequest{"a live lease": live, "a lease that was not seen": unseen, "an older epoch": older} {
+		if ok, err := x.Store.FenceNode(x.Context(), r); ok || err != nil {
+			x.Errorf("fencing %s: %v, %v", name, ok, err)
+		}
+	}
+
+	if ok, err := x.Store.FenceNode(x.Context(), request); !ok || err != nil {
+		x.Errorf("fencing an abandoned lease: %v, %v", ok, err)
+	}
+	n.Lanes[0].Refuse(n.Lanes[0].Batch(), store.Fenced)
 }
 
 func testRegisterAgain(x *suite) {
@@ -326,7 +372,7 @@ func testUnregister(x *suite) {
 	if got := x.Contents().Owners; len(got) != 4 {
 		x.Errorf("owners %v, want four shards of the other node", got)
 	}
-	if ok, err := x.Store.FenceNode(x.Context(), n.ID, n.Epoch, false); !ok || err != nil {
+	if ok, err := x.Store.FenceNode(x.Context(), store.FenceRequest{Node: n.ID, Epoch: n.Epoch}); !ok || err != nil {
 		x.Errorf("fencing a node that left: %v, %v", ok, err)
 	}
 }

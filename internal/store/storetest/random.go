@@ -152,7 +152,7 @@ func (d *duel) replace() {
 	id := d.nodes[len(d.nodes)-1-d.rng.IntN(2)]
 	if d.rng.IntN(2) == 0 {
 		_, _ = both(d, "fence", func(ctx context.Context, c *contender) (bool, error) {
-			return c.s.FenceNode(ctx, id, c.nodes[id], true)
+			return c.s.FenceNode(ctx, store.FenceRequest{Node: id, Epoch: c.nodes[id], Proven: true})
 		})
 	} else {
 		for _, c := range d.stores { // adapters may return different errors for a node that is gone
