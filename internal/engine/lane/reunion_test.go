@@ -1,7 +1,6 @@
 package lane_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
