@@ -155,9 +155,9 @@ func (l *Lane) readOn() {
 	}
 }
 
-// acceptMail takes a page of mail into memory.
+// acceptMail takes a page of mail into memory. No other read begins before the end of the page,
+// because the mailroom notes what one read may have missed.
 func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
-	l.mail.reading = false
 	l.Messages(r.Messages)
 	for i := range r.Inbox {
 		row := &r.Inbox[i]

@@ -272,7 +272,7 @@ func (m *mailroom) endRead(more bool) {
 	for _, id := range m.served {
 		delete(m.inbox, id)
 	}
-	m.served, m.answered, m.started, m.more = nil, nil, nil, more
+	m.reading, m.served, m.answered, m.started, m.more = false, nil, nil, nil, more
 }
 
 const maxAsideTold = 10_000 // requests of newer builds that the lane has reported and remembers
