@@ -266,6 +266,13 @@ var requests = []mutant{
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestVacantAddress$"}},
 	},
 	{
+		name:  "a lane begins to read mail in the middle of a page",
+		file:  "internal/engine/lane/mail.go",
+		old:   "	l.Messages(r.Messages)\n",
+		new:   "	l.mail.reading = false\n	l.Messages(r.Messages)\n",
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestReadAfterAPage$"}},
+	},
+	{
 		name:  "the owner gives no hint at the end of a run that another process has started",
 		file:  "internal/engine/lane/mail.go",
 		old:   "		l.waiters.addNode(l.now, e.address, waiter{node: node, run: d.Answer.Run})\n",

@@ -134,3 +134,43 @@ func TestVacantAddress(t *testing.T) {
 		})
 	}
 }
+
+// A page of the inbox has an order that ends a run. A query of another process waits for the code
+// of that run, so the lane wants to read the inbox again. It begins that read after the page, and
+// knows that the read may miss the answer to the order.
+func TestReadAfterAPage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.startRun(a)
+	r.post(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "query")
+	r.settle()
+	read := func() (loads []lane.Load, pages []lane.LoadResult) {
+		loads, r.loads = r.loads, nil
+		for _, ld := range loads {
+			pages = append(pages, engine.Read(t.Context(), r.st, ld, r.now))
+		}
+		return loads, pages
+	}
+	end := model.Message{Kind: model.MessageTerminate, To: a}
+
+	k := r.post(end, "end")
+	r.flush()
+	loads, pages := read()
+	r.put(end, "end") // a copy of the order, which the page does not have
+	for i := range loads {
+		r.l.FinishLoad(r.now, loads[i].ID, pages[i])
+	}
+	r.flush()
+	loads, pages = read() // before the commit of the answer
+	if len(pages) != 1 || len(pages[0].Inbox) < 2 || r.commit == nil {
+		t.Fatalf("the lane reads %+v, want one page with the copy, and a batch in flight", pages)
+	}
+	r.commitNow()
+	r.l.FinishLoad(r.now, loads[0].ID, pages[0])
+	r.settle()
+	if answer := r.rememberedAnswer(k); answer == nil || answer.Failure != nil || len(r.turnedDown) > 0 {
+		t.Errorf("the answer is %+v, and the store has refused %v", answer, r.turnedDown)
+	}
+}
