@@ -213,6 +213,22 @@ func TestKnownSeedsOfRefusals(t *testing.T) {
 	}
 }
 
+// TestKnownSeedsOfLongRuns repeats seeds that have found a bug in runs of 200,000 seeds.
+func TestKnownSeedsOfLongRuns(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// a lane began to read mail in the middle of a page, and applied two copies of a request
+		14163,
+		// a worker held a run whose state the lane had forgotten with a refused batch; the run
+		// never made room for others
+		132560, 166962,
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // older turns off the features that were added after these seeds were found.
 var older = scenario.Features{Off: scenario.StartOptions | scenario.SignalOrders | scenario.Outliving | scenario.Slots | scenario.Drains | scenario.Expiring | scenario.Together | scenario.DrawnIDs | scenario.Receipts | scenario.ShardGroups | scenario.Damage | scenario.LeaseLengths}
 

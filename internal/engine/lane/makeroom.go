@@ -33,7 +33,8 @@ func (l *Lane) callUp() {
 }
 
 // makeRoom takes waiting runs from their workers, the longest held first. The lane reads a run
-// again when it can continue.
+// again when it can continue. If the lane has forgotten the state of such a run, because the store
+// refused a batch with the run, makeRoom first reads the state. It comes back after that read.
 func (l *Lane) makeRoom() {
 	if l.room.tried {
 		return
@@ -48,18 +49,23 @@ func (l *Lane) makeRoom() {
 	}
 	slices.SortFunc(idle, func(a, b *entry) int { return cmp.Compare(a.hold.gen, b.hold.gen) })
 	for _, e := range idle {
-		if l.room.used < l.room.limit/8*7 {
-			break
+		switch {
+		case l.room.used < l.room.limit/8*7:
+			return
+		case e.known:
+			l.letGoNow(e, "its history makes room for others")
+			l.maybeDrop(e)
+		case !e.reading.active:
+			l.load(e)
+			l.issueWaiting()
 		}
-		l.letGoNow(e, "its history makes room for others")
-		l.maybeDrop(e)
 	}
 }
 
 // evictable reports whether a worker can lose the run without losing work: the worker runs no step
 // of the run, the code waits, and nothing of the run is in a batch or in the backlog.
 func (e *entry) evictable() bool {
-	return !e.hold.busy && !e.dirty() && !e.eviction.pending && e.known && len(e.queries) == 0 && len(e.backlog.inputs) == 0 &&
+	return !e.hold.busy && !e.dirty() && !e.eviction.pending && len(e.queries) == 0 && len(e.backlog.inputs) == 0 &&
 		len(e.wait.reasons) > 0 && !hasCode(e.wait.reasons, model.WaitStuck)
 }
 
