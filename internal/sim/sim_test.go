@@ -420,6 +420,24 @@ func TestKnownSeedsOfLeaseLengths(t *testing.T) {
 	}
 }
 
+// TestKnownSeedsOfReturningWorkers repeats seeds that have found a bug where workers return while
+// leases have different lengths.
+func TestKnownSeedsOfReturningWorkers(t *testing.T) {
+	t.Parallel()
+	f := scenario.Features{
+		On:  scenario.LeaseLengths | scenario.ClockJumps | scenario.Outliving,
+		Off: scenario.Gates | scenario.SharedGates | scenario.Expiring,
+	}
+	for _, seed := range []uint64{
+		// a worker said that it held a run, although an owner had given the run to another worker
+		202257,
+	} {
+		if _, err := Run(seed, Options{Features: f}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // TestKnownSeedsOfSignalOrders repeats seeds that have found a bug in orders of operators about
 // signals.
 func TestKnownSeedsOfSignalOrders(t *testing.T) {

@@ -183,6 +183,22 @@ func (sh *shell) reunite(now model.Time) {
 	}
 }
 
+// disclaim notes that a process hands over a run that it owns: workers of other processes no longer
+// say that they hold it. In production, an owner first asks these workers, through their processes
+// (package crew). The worker that holds the run gets it, and the others do not name it.
+func (p *Proc) disclaim(run model.RunID) {
+	s := p.Cluster
+	r := s.Ledger.Runs[run]
+	if !s.Has(scenario.Outliving) || p.Inc == nil || r == nil || s.Ledger.Owner[r.Address.Shard] != p.Inc.self.ID {
+		return
+	}
+	for _, w := range s.remotes {
+		if w.Host != p {
+			w.Disclaim(run)
+		}
+	}
+}
+
 // Begins implements worker.host.
 //
 //arch:parameters the place of an attempt in its program, and when the run was handed over
