@@ -122,7 +122,8 @@ func (w *world) open(def perdure.Definition) error {
 	cfg := crash.Config{
 		Store: w.mem, Plan: w.plan, Number: w.opened, Patience: w.cfg.Patience,
 		Engine: engine.Config{
-			Log: w.cfg.Logger, LeaseTTL: forever, SweepEvery: forever, RetainRequest: forever, Retention: forever, Lane: lane.Config{TimerHorizon: forever, RetainEvery: forever},
+			Log: w.cfg.Logger, LeaseTTL: forever, RenewEvery: forever, SweepEvery: forever, RetainRequest: forever, Retention: forever,
+			Lane: lane.Config{TimerHorizon: forever, RetainEvery: forever},
 		},
 		Attach: attach.Config{
 			Logger: w.log, MaxPayload: w.cfg.MaxPayload, Payloads: w.cfg.Payloads, Instead: w.cfg.Instead,

@@ -14,8 +14,10 @@ import (
 type Config struct {
 	Self store.NodeInfo
 	// TTL is the length of the lease. The default is 10 s. RenewEvery is the time between renewals,
-	// which also report whether messages wait for the node. The default is a fifth of TTL. Margin
-	// is how long before the end of its lease a node stops serving. The default is a tenth of TTL.
+	// which also report whether messages wait for the node, and what the store's clock shows. The
+	// default is a fifth of TTL, at most a minute: a node with a long lease must also notice that a
+	// jump of that clock lasts (see package storeclock). Margin is how long before the end of its
+	// lease a node stops serving. The default is a tenth of TTL.
 	TTL, RenewEvery, Margin time.Duration
 	// Gone reports whether a process of this host has provably ended. It must not have side
 	// effects.
@@ -27,7 +29,7 @@ func (c *Config) withDefaults() {
 		c.TTL = 10 * time.Second
 	}
 	if c.RenewEvery == 0 {
-		c.RenewEvery = c.TTL / 5
+		c.RenewEvery = min(c.TTL/5, time.Minute)
 	}
 	if c.Margin == 0 {
 		c.Margin = c.TTL / marginShare

@@ -73,6 +73,18 @@ func shardIDs(ids ...int) (ss []model.ShardID) {
 
 var errAway = store.Errorf(store.Away, "renew", "injected")
 
+// A renewal also reads the store's clock. So even a node with the longest lease renews each minute.
+func TestLongLeaseIsRenewedOften(t *testing.T) {
+	t.Parallel()
+	for ttl, want := range map[time.Duration]time.Duration{10 * s: 2 * s, 5 * time.Minute: time.Minute, cluster.Longest: time.Minute} {
+		m := nodeFor(ttl)
+		renew(t, m, 0, view(0, members(1), 1))
+		if m.NextTick() != want {
+			t.Errorf("with a lease of %s the next renewal is after %s, want %s", ttl, m.NextTick(), want)
+		}
+	}
+}
+
 // The lease starts when its renewal is sent, not when the answer arrives. The node relies on the
 // lease for its length minus a margin.
 func TestLease(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/perdure/perdure/internal/cluster"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
@@ -14,23 +16,34 @@ import (
 
 // The store's clock is set forward permanently. When the node accepts the new time, a task that is
 // due at the new time starts, and does not wait for its whole delay.
+// That holds for leases of any length, although a node reads the store's clock when it renews.
 func TestClockIsPutForward(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var ahead atomic.Int64
-		e, stop := open(t, memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}))
-		defer stop()
-		h := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
-		if _, err := e.Send(t.Context(), submit("later", model.TaskSpec{Delay: time.Hour})); err != nil {
-			t.Fatal(err)
-		}
-		ahead.Store(int64(time.Hour))
-		began := time.Now()
-		h.until(func() bool { return len(h.claims) == 1 })
-		if d := time.Since(began); d > 11*time.Minute {
-			t.Errorf("it begins %s after the clock was put forward", d)
-		}
-	})
+	for name, lease := range map[string]time.Duration{"usual lease": 0, "longest lease": cluster.Longest} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { putForward(t, lease) })
+		})
+	}
+}
+
+func putForward(t *testing.T, lease time.Duration) {
+	t.Helper()
+	var ahead atomic.Int64
+	st := memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }})
+	e, stop := openWith(t, engine.Config{Store: st, LeaseTTL: lease})
+	defer stop()
+	h := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+	if _, err := e.Send(t.Context(), submit("later", model.TaskSpec{Delay: 2 * time.Hour})); err != nil {
+		t.Fatal(err)
+	}
+
+	ahead.Store(int64(2 * time.Hour))
+	began := time.Now()
+	h.until(func() bool { return len(h.claims) == 1 })
+	if d := time.Since(began); d > 12*time.Minute {
+		t.Errorf("it begins %s after the clock was put forward", d)
+	}
 }
 
 // slowly is a store that several nodes share, and that takes long to register a node.

@@ -65,6 +65,9 @@ type Config struct {
 	// LeaseTTL is how long a node may be silent before other nodes take over its shards. Default 10
 	// s.
 	LeaseTTL time.Duration
+	// RenewEvery is the time between renewals of the lease. Default a fifth of LeaseTTL, at most a
+	// minute.
+	RenewEvery time.Duration
 	// CommitTimeout is how long a lane waits for the answer to a commit. The lane may give up after
 	// three quarters of this time. If it gives up, the outcome of the commit is unknown. Default 30
 	// s.
@@ -502,7 +505,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
 		eng: e, self: self, epoch: reg.Epoch, wake: make(chan struct{}, 1),
 		lanes: make([]*laneShell, e.cfg.Lanes), owner: make([]atomic.Int32, e.cfg.Store.Info().Shards),
-		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: e.cfg.Gone}, reg.Epoch, sent),
+		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, RenewEvery: e.cfg.RenewEvery, Gone: e.cfg.Gone}, reg.Epoch, sent),
 	}
 
 	if verdict.Change == storeclock.Adopted {

@@ -63,8 +63,13 @@ func (w *stepper) step(run model.RunID, gen uint64, seen int64) {
 
 func open(t testing.TB, st store.Store) (*engine.Engine, func()) {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	e := engine.New(engine.Config{Store: st, Log: log})
+	return openWith(t, engine.Config{Store: st})
+}
+
+func openWith(t testing.TB, cfg engine.Config) (*engine.Engine, func()) {
+	t.Helper()
+	cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	e := engine.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()

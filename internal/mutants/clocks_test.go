@@ -121,6 +121,13 @@ var clocks = []mutant{
 		tests: [][]string{{"./internal/cluster", "-run", "TestSmallJumpThatEndsWhileANodeStandsStill$"}},
 	},
 	{
+		name:  "a node with a long lease seldom reads the store's clock",
+		file:  "internal/cluster/membership.go",
+		old:   "min(c.TTL/5, time.Minute)",
+		new:   "c.TTL / 5",
+		tests: [][]string{{"./internal/cluster", "-run", "TestLongLeaseIsRenewedOften$"}, engineTest("TestClockIsPutForward$")},
+	},
+	{
 		name:  "a late request fences a node that has renewed",
 		file:  "internal/store/rows.go",
 		old:   "	return expires == r.Expires && (expired || r.Abandoned)\n",

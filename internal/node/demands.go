@@ -17,8 +17,8 @@ const (
 	// noticeSkew is a difference that the server logs.
 	noticeSkew = 500 * time.Millisecond
 	// tripsPerLease is how many round trips to the store must fit into a lease. A node renews its
-	// lease whenever a fifth of the lease has passed, and may repeat each renewal once on a new
-	// connection.
+	// lease at least whenever a fifth of the lease has passed, and may repeat each renewal once on
+	// a new connection.
 	tripsPerLease = 12
 	// looks is the number of times that the server asks the store for the time when it compares
 	// clocks. It uses the fastest answer.

@@ -426,6 +426,30 @@ func TestKnownSeedsOfLeaseLengths(t *testing.T) {
 		// a node renewed just before the fence of another node arrived; the clock had gone back for
 		// a while, so also the new lease was over
 		12288,
+		// the oracle expected that a node which waits for the workers of new shards also waits
+		// again for those of earlier shards
+		13250,
+		// the oracle did not wait until the lease of a dead node is abandoned, which takes four times
+		// its length
+		15788,
+	} {
+		if _, err := Run(seed, Options{Features: f}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfReturningWorkers repeats seeds that have found a bug where workers return while
+// leases have different lengths.
+func TestKnownSeedsOfReturningWorkers(t *testing.T) {
+	t.Parallel()
+	f := scenario.Features{
+		On:  scenario.LeaseLengths | scenario.ClockJumps | scenario.Outliving,
+		Off: scenario.Gates | scenario.SharedGates | scenario.Expiring,
+	}
+	for _, seed := range []uint64{
+		// a worker said that it held a run, although an owner had given the run to another worker
+		202257,
 	} {
 		if _, err := Run(seed, Options{Features: f}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

@@ -9,8 +9,10 @@ import (
 // Config configures a clock. A zero field selects its default.
 type Config struct {
 	// a difference between the clocks above Jump puts the store's clock in doubt; default 10 s
-	Jump    time.Duration
-	Persist time.Duration // how long a jump must last before the clock accepts it; default 10 min
+	Jump time.Duration
+	// how long a jump must last before the clock accepts it; default 10 min. If readings are more
+	// than half of that apart, the clock accepts no jump.
+	Persist time.Duration
 	// how long nothing may be deleted by age after the clock has accepted a jump; default 24 h
 	Hold time.Duration
 }

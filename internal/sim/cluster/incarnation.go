@@ -45,7 +45,7 @@ type incarnation struct {
 	off      time.Duration // how wrong the store's clock seemed to be at the first reading
 	keeps    bool          // the lanes of the node must not delete rows because of their age
 
-	reunion []model.Time // by lane: until when it keeps runs for workers of the last owner
+	reunion []model.Time // by shard: until when its runs wait for workers of the last owner
 
 	// participant takes part in the shared limits for this node; nil if there are no settings
 	participant *flow.Participant
@@ -56,7 +56,7 @@ func (inc *incarnation) name() string { return inc.label }
 // begin starts the machines of an incarnation.
 func (p *Proc) begin(info store.NodeInfo, reg store.Registration, sent time.Duration, first storeclock.Verdict) {
 	s := p.Cluster
-	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, Owner: make([]bool, s.Plan.Shards), reunion: make([]model.Time, s.Plan.Lanes)}
+	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, Owner: make([]bool, s.Plan.Shards), reunion: make([]model.Time, s.Plan.Shards)}
 	inc.label = fmt.Sprintf("%s@%d", p.Label, inc.epoch)
 	inc.member = cluster.New(cluster.Config{
 		Self: info, TTL: p.ttl(), Gone: p.gone,

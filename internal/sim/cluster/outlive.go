@@ -87,7 +87,7 @@ func (s *Cluster) endReunions() {
 			continue
 		}
 		for _, sh := range p.Inc.Shells {
-			if sh.inc.reunion[sh.index] > p.Now() && !s.isHeldElsewhere(sh) {
+			if sh.isReuniting(p.Now()) && !s.isHeldElsewhere(sh) {
 				sh.result(sh.finishReunion)
 			}
 		}
@@ -105,9 +105,33 @@ func (s *Cluster) isHeldElsewhere(sh *shell) bool {
 
 // finishReunion ends the wait of a lane.
 func (sh *shell) finishReunion(now model.Time) {
-	until := &sh.inc.reunion[sh.index]
-	*until = min(*until, now)
+	for i := sh.index; i < len(sh.inc.reunion); i += len(sh.inc.Shells) {
+		sh.inc.reunion[i] = min(sh.inc.reunion[i], now)
+	}
 	sh.Lane.FinishReunion(now)
+}
+
+// isReuniting reports whether the lane still waits for workers of the last owner of a shard.
+func (sh *shell) isReuniting(now model.Time) bool {
+	for i := sh.index; i < len(sh.inc.reunion); i += len(sh.inc.Shells) {
+		if sh.inc.reunion[i] > now {
+			return true
+		}
+	}
+	return false
+}
+
+// beginReunion notes that the lane waits for the workers of the last owners of these shards. If it
+// still waits for those of other shards, it waits longer for them too. If that wait is over, the
+// lane may already be handing over their runs.
+func (sh *shell) beginReunion(now model.Time, shards []store.AcquiredShard) {
+	until := now.Add(sh.s.Plan.Lane.Reunion)
+	for i := sh.index; i < len(sh.inc.reunion); i += len(sh.inc.Shells) {
+		isNew := slices.ContainsFunc(shards, func(g store.AcquiredShard) bool { return int(g.Shard) == i && g.Foreign })
+		if isNew || sh.inc.reunion[i] > now {
+			sh.inc.reunion[i] = max(sh.inc.reunion[i], until)
+		}
+	}
 }
 
 // heldIn returns what a worker holds in the shards of a lane.
@@ -136,9 +160,8 @@ func (inc *incarnation) isOrphaned(shard model.ShardID) bool {
 // for their workers.
 func (sh *shell) acquire(now model.Time, shards []store.AcquiredShard) {
 	foreign := slices.ContainsFunc(shards, func(g store.AcquiredShard) bool { return g.Foreign })
-	if d := sh.s.Plan.Lane.Reunion; d > 0 && foreign {
-		until := &sh.inc.reunion[sh.index]
-		*until = max(*until, now.Add(d))
+	if foreign && sh.s.Plan.Lane.Reunion > 0 {
+		sh.beginReunion(now, shards)
 	}
 	sh.Lane.Acquire(now, shards)
 	if foreign {
@@ -160,6 +183,22 @@ func (sh *shell) reunite(now model.Time) {
 	}
 }
 
+// disclaim notes that a process hands over a run that it owns: workers of other processes no longer
+// say that they hold it. In production, an owner first asks these workers, through their processes
+// (package crew). The worker that holds the run gets it, and the others do not name it.
+func (p *Proc) disclaim(run model.RunID) {
+	s := p.Cluster
+	r := s.Ledger.Runs[run]
+	if !s.Has(scenario.Outliving) || p.Inc == nil || r == nil || s.Ledger.Owner[r.Address.Shard] != p.Inc.self.ID {
+		return
+	}
+	for _, w := range s.remotes {
+		if w.Host != p {
+			w.Disclaim(run)
+		}
+	}
+}
+
 // Begins implements worker.host.
 //
 //arch:parameters the place of an attempt in its program, and when the run was handed over
@@ -169,7 +208,7 @@ func (p *Proc) Begins(run model.RunID, b, a, attempt int, since model.Time) {
 		return
 	}
 	r := s.Ledger.Runs[run]
-	until := p.Inc.reunion[int(r.Address.Shard)%len(p.Inc.Shells)]
+	until := p.Inc.reunion[r.Address.Shard]
 	if r.Address.Sick || s.Ledger.Owner[r.Address.Shard] != p.Inc.self.ID {
 		return
 	}

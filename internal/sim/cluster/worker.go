@@ -110,6 +110,7 @@ func (p *Proc) call(c *lane.Call) {
 
 	switch c.Kind {
 	case lane.CallActivate:
+		p.disclaim(c.Run)
 		w.Activate(c.Activation)
 	case lane.CallDeliver:
 		if h != nil {

@@ -18,7 +18,8 @@ import (
 // (T3).
 
 // patienceAfterTimeout is how long an execution may continue after its time-out once all faults
-// have ended. The execution needs this time because another node may have to take over first.
+// have ended. The execution needs this time because another node may have to take over first. If
+// the store's clock has jumped, that may take four lengths of the longest lease.
 const patienceAfterTimeout = 10 * kernel.Second
 
 // begins is the id of the timer that lets the code of a run begin.
@@ -167,7 +168,8 @@ func (l *ledger) inTime(b *store.Batch, r *Run, e *model.Event) {
 	}
 
 	late := l.s.Now - max(int64(r.Start.Expires)-kernel.Epoch-l.s.Shift, l.s.Plan.FaultsUntil)
-	if r.Start.Expires != 0 && l.s.Healed && late > patienceAfterTimeout && !r.Address.Sick {
+	longer := 4 * (l.s.LongestTtl() - l.s.Plan.Ttl).Microseconds()
+	if r.Start.Expires != 0 && l.s.Healed && late > patienceAfterTimeout+longer && !r.Address.Sick {
 		l.Fail("T2: event %d (%s) of %s is %s after its time-out", e.Seq, e.Kind, r.ID, kernel.Microseconds(late))
 	}
 }

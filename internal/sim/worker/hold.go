@@ -83,7 +83,7 @@ func (w *Worker) Activate(a *model.Activation) {
 		return
 	}
 
-	w.regain(a.Start.Run)
+	w.Disclaim(a.Start.Run)
 	h := &Hold{w: w, run: a.Start.Run, Gen: a.Generation, since: a.Now, m: s.NewMachine(a.Start)}
 	h.m.Hide(a.Events)
 	w.Held[h.run] = h

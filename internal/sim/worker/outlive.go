@@ -54,10 +54,11 @@ func (w *Worker) Lose() {
 	w.Offer.Held = held
 }
 
-// regain notes that a server has handed over a run that the worker had lost together with its last
-// server. If the worker then gives the run back and loses its server, its next offer does not name
-// the run, because another worker may have it by then.
-func (w *Worker) regain(run model.RunID) {
+// Disclaim makes the worker no longer say that it holds a run which it lost together with its last
+// server: a server has handed over the run, to this worker or to another one. If this worker then
+// gives the run back and loses its server, its next offer does not name the run, because another
+// worker may have it by then.
+func (w *Worker) Disclaim(run model.RunID) {
 	isRun := func(h model.HeldRun) bool { return h.Run == run }
 	if slices.ContainsFunc(w.Offer.Held, isRun) {
 		// Lanes share the old list.
