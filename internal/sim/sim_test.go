@@ -429,8 +429,8 @@ func TestKnownSeedsOfLeaseLengths(t *testing.T) {
 		// the oracle expected that a node which waits for the workers of new shards also waits
 		// again for those of earlier shards
 		13250,
-		// the oracle did not wait until the lease of a dead node is abandoned, which takes four times
-		// its length
+		// the oracle did not wait until the lease of a dead node is abandoned, which takes four
+		// times its length
 		15788,
 	} {
 		if _, err := Run(seed, Options{Features: f}); err != nil {
