@@ -94,8 +94,8 @@ func (d *dir) makeFolder(folder string) error {
 	return nil
 }
 
-// isForeign reports whether a folder cannot be synced because it belongs to somebody else or to a
-// file system that this process cannot write to. Then this process has not made a folder there.
+// isForeign reports whether this process may not sync a folder: another user owns it, or its file
+// system is read-only. In that case this process has not made a folder there.
 func isForeign(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EINVAL)
 }

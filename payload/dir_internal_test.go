@@ -77,7 +77,7 @@ func TestPutSyncsFoldersThatItFinds(t *testing.T) {
 }
 
 // Put may make several folders above the directory of the store. It syncs the names of all of them.
-// Folders high above may belong to somebody else, and are there already.
+// Put ignores folders further up if another user owns them, because it cannot have made them.
 func TestPutSyncsFoldersAboveItsDirectory(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()

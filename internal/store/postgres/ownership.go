@@ -167,8 +167,8 @@ func (s *Store) FenceNode(ctx context.Context, r store.FenceRequest) (bool, erro
 	if errors.As(err, &pg) && pg.Code == codeLockNotAvailable {
 		// A session still holds the lock on a fence. If a process was stopped in the middle of a
 		// write, or the network loses packets, its session can stay alive longer than all our
-		// timeouts. The lease has expired, or the process is proven dead, so the store may end the
-		// session.
+		// timeouts. The lease has expired or is abandoned, or the process is proven dead, so the
+		// store may end the session.
 		if err = s.endSessions(ctx, r.Node); err == nil {
 			ended, err = s.fenceNode(ctx, &r)
 		}

@@ -131,8 +131,8 @@ func TestSweepOfInvalidIDs(t *testing.T) {
 	}
 }
 
-// Damage may leave dead letters with ids of a wrong length. They do not keep a sweep from the dead
-// letters behind them, and stay, because nobody knows how old they are.
+// Damage may leave dead letters with ids of a wrong length. A sweep keeps these rows, because the
+// id holds the time of its row. It still deletes the old dead letters that come after them.
 func TestSweepOfDeadLettersWithInvalidIDs(t *testing.T) {
 	t.Parallel()
 	sequential(t)

@@ -143,8 +143,8 @@ func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (
 	return len(keys), nil
 }
 
-// sweepDeadLetters deletes dead letters whose id is older than a time. It leaves rows whose id is
-// invalid, because nobody knows how old they are. They do not count as part of the limit.
+// sweepDeadLetters deletes dead letters whose id is older than a time. It keeps rows with an
+// invalid id, because the id holds the time of the row. The limit does not count these rows.
 func sweepDeadLetters(c *conn, shard model.ShardID, before model.Time, limit int) (int, error) {
 	if limit <= 0 || before == 0 {
 		return 0, nil
