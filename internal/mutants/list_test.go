@@ -264,6 +264,13 @@ var common = []mutant{
 		tests: [][]string{postgresOwner},
 	},
 	{
+		name:  "a fence ends sessions that hold no fence: PostgreSQL",
+		file:  "internal/store/postgres/ownership.go",
+		old:   "l.mode = 'ExclusiveLock' and l.granted)`",
+		new:   "l.mode = 'ExclusiveLock' and l.granted) or position($2 in a.application_name) > 0`",
+		tests: [][]string{{"./internal/store/postgres", "-run", "TestFenceNodeEndsOnlySessionsThatHoldAFence$"}},
+	},
+	{
 		name:  "rows affected are not checked: SQLite",
 		file:  "internal/store/sqlite/commit.go",
 		old:   "	return t.w.db.Changes() == 1, nil\n",

@@ -160,27 +160,13 @@ func (s *Store) dropRenewer() error {
 }
 
 // FenceNode ends a node. It locks the lease and then the fences, so it waits for commits in flight
-// on the node.
-func (s *Store) FenceNode(ctx context.Context, r store.FenceRequest) (bool, error) {
-	ended, err := s.fenceNode(ctx, &r)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == codeLockNotAvailable {
-		// A session still holds the lock on a fence. If a process was stopped in the middle of a
-		// write, or the network loses packets, its session can stay alive longer than all our
-		// timeouts. The lease has expired or is abandoned, or the process is proven dead, so the
-		// store may end the session.
-		if err = s.endSessions(ctx, r.Node); err == nil {
-			ended, err = s.fenceNode(ctx, &r)
-		}
-	}
-	return ended, patient(err)
-}
-
-func (s *Store) fenceNode(ctx context.Context, r *store.FenceRequest) (ended bool, err error) {
+// on the node. If it cannot lock the row of the node in time, it ends no session: another node may
+// be fencing this one, or a person may have changed the row and not committed, and the node itself
+// may be alive.
+func (s *Store) FenceNode(ctx context.Context, r store.FenceRequest) (ended bool, err error) {
 	const (
 		waitFor    = `select set_config('lock_timeout', $1, true)`
 		lockNode   = `select epoch, expires, expires <= {now} from {schema}.nodes where node = $1 for update`
-		lockFences = `delete from {schema}.fences where node = $1`
 		deleteNode = `delete from {schema}.nodes where node = $1`
 	)
 
@@ -203,27 +189,52 @@ func (s *Store) fenceNode(ctx context.Context, r *store.FenceRequest) (ended boo
 				return nil
 			}
 
-			var batch pgx.Batch
-			batch.Queue(s.sql(lockFences), nodeArg(r.Node))
-			batch.Queue(s.sql(deleteNode), nodeArg(r.Node))
+			if err := s.deleteFences(ctx, tx, r.Node); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, s.sql(deleteNode), nodeArg(r.Node))
 			ended = true
-			return tx.SendBatch(ctx, &batch).Close()
+			return err
 		})
 	})
 
-	return ended && err == nil, err
+	return ended && err == nil, patient(err)
 }
 
-// endSessions ends the commit connections of a node. The server allows this, because the same
-// database role has opened them.
-func (s *Store) endSessions(ctx context.Context, node model.NodeID) error {
-	const end = `
-select pg_terminate_backend(pid) from pg_stat_activity
-where datname = current_database() and pid <> pg_backend_pid() and position($1 in application_name) > 0`
-	return s.work(ctx, "fence node", true, func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, end, node.String()+" lane")
+// deleteFences deletes the fences of a node that has ended. The transaction has locked the row of
+// the node, so the node cannot renew its lease in the meantime.
+func (s *Store) deleteFences(ctx context.Context, tx pgx.Tx, node model.NodeID) error {
+	const deleteFences = `delete from {schema}.fences where node = $1`
+	try := func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, s.sql(deleteFences), nodeArg(node))
 		return err
-	})
+	}
+
+	err := pgx.BeginFunc(ctx, tx, try) // with a savepoint, so the transaction survives a time-out
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != codeLockNotAvailable {
+		return err
+	}
+	// A session still holds the lock on a fence. If a process was stopped in the middle of a write,
+	// or the network loses packets, its session can stay alive longer than all our timeouts.
+	if err := s.endHolders(ctx, tx, node); err != nil {
+		return err
+	}
+	return try(tx)
+}
+
+// endHolders ends the commit connections of a node that hold locks on its fences. The server allows
+// this, because the same database role has opened them. The session of a person who holds such a
+// lock stays.
+func (s *Store) endHolders(ctx context.Context, tx pgx.Tx, node model.NodeID) error {
+	// A transaction that has locked a row is the xmax of the row, and holds a lock on its own id.
+	const end = `
+select pg_terminate_backend(a.pid) from pg_stat_activity a
+where a.datname = current_database() and position($2 in a.application_name) > 0 and a.pid in (
+  select l.pid from {schema}.fences f join pg_locks l on l.transactionid = f.xmax
+  where f.node = $1 and l.locktype = 'transactionid' and l.mode = 'ExclusiveLock' and l.granted)`
+	_, err := tx.Exec(ctx, s.sql(end), nodeArg(node), node.String()+" lane")
+	return err
 }
 
 // patient returns an error of class Away if the statement gave up waiting for a lock. So the caller
