@@ -92,8 +92,15 @@ var connections = []mutant{
 	{
 		name:  "a brief call is sent again after it may have been made",
 		file:  "internal/remote/client.go",
-		old:   "askOnce(b.client.Call, wire.ReadValueReply)",
-		new:   "ask(b.client.Call, wire.ReadValueReply)",
+		old:   "v.once = !r.View || streams",
+		new:   "v.once = streams",
+		tests: remoteTest("TestLostAnswersOfCallsThatAreMadeOnce$"),
+	},
+	{
+		name:  "a view that answers with a stream is sent again after it may have begun",
+		file:  "internal/remote/client.go",
+		old:   "v.once = !r.View || streams",
+		new:   "v.once = !r.View || streams && false",
 		tests: remoteTest("TestLostAnswersOfCallsThatAreMadeOnce$"),
 	},
 	{

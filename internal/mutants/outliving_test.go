@@ -22,6 +22,27 @@ var stale = []mutant{
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestStaleWorkerBeforeARefusal$"}},
 	},
 	{
+		name:  "a server that stops waits for brief calls that no worker can begin",
+		file:  "internal/engine/lane/entity.go",
+		old:   "	l.refuseStuck(now, e)\n",
+		new:   "",
+		tests: [][]string{laneTest("TestBriefCallsThatHaveNotBegunWhenTheServerStops$")},
+	},
+	{
+		name:  "a server that stops refuses calls that another node can send to the next owner",
+		file:  "internal/engine/lane/farewell.go",
+		old:   "		if !forwarded && it.Tag != nil",
+		new:   "		if (forwarded || true) && it.Tag != nil",
+		tests: [][]string{laneTest("TestBriefCallsThatHaveNotBegunWhenTheServerStops$")},
+	},
+	{
+		name:  "a server that stops lets brief calls wait for workers that cannot come back",
+		file:  "internal/engine/lane/farewell.go",
+		old:   "e.isOutlived() || l.reunion.awaits(e.address) ||",
+		new:   "e.isOutlived() ||",
+		tests: [][]string{laneTest("TestBriefCallsDuringAReunionWhenTheServerStops$")},
+	},
+	{
 		name:  "a run whose back-off is over goes to any worker",
 		file:  "internal/engine/lane/dispatch.go",
 		old:   "	if l.mayRetryElsewhere(now, e) && l.keepForHolder(e, e.run()) {",

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/authn"
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 )
 
@@ -119,5 +122,86 @@ func TestStopDoesNotWaitForCode(t *testing.T) {
 	}
 	if n := bodies.Load(); n != 2 {
 		t.Errorf("%d bodies ran, want one of the operation and one of the update", n)
+	}
+}
+
+// A server stops while clients wait for views and brief calls. It does not wait for a call that no
+// worker can answer. The client of a view asks the next server. The caller of a brief call learns
+// whether the call may have run: no worker has begun it, or the worker that ran it has left.
+func TestStopDoesNotWaitForBriefCalls(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	store, listen := "file:"+filepath.Join(t.TempDir(), "server.db"), "127.0.0.1:0"
+	serve := func() *node.Server {
+		t.Helper()
+		s, err := node.Serve(ctx, node.ServerConfig{
+			Node: node.Config{URL: store}, Listen: listen, Authenticator: authn.Open{Tenant: "default"}, Tenant: "default",
+		})
+		must(err)
+		return s
+	}
+
+	gate, begun := make(chan struct{}), make(chan struct{}, 10)
+	body := func(what string) (string, error) {
+		begun <- struct{}{}
+		<-gate
+		return what, nil
+	}
+	account, teller, ghost := perdure.NewEntity[int]("account"), perdure.NewService("teller"), perdure.NewService("ghost")
+	look := perdure.NewView(account, "look", func(_ int, what string) (string, error) { return body(what) })
+	advise := perdure.NewRPC(teller, "advise", func(_ perdure.EntityCtx, what string) (string, error) { return body(what) })
+	haunt := perdure.NewRPC(ghost, "haunt", func(_ perdure.EntityCtx, what string) (string, error) { return what, nil })
+
+	server := serve()
+	listen = server.Addr().String()
+	worker, err := perdure.Dial(ctx, "grpc://"+listen, account, teller) // it does not have the code of ghost
+	must(err)
+	client, err := perdure.Dial(ctx, "grpc://"+listen)
+	must(err)
+	c := client.With(ctx)
+	type answer struct {
+		text string
+		err  error
+	}
+	ask := func(call func(perdure.Caller, string, string, ...perdure.CallOption) (string, error)) chan answer {
+		got := make(chan answer, 1)
+		go func() {
+			text, err := call(c, "k", "done")
+			got <- answer{text, err}
+		}()
+		return got
+	}
+	view, running, waiting := ask(look.Call), ask(advise.Call), ask(haunt.Call)
+	<-begun
+	<-begun
+	for waits := false; !waits; {
+		info, err := server.Node().Backend().Entity(ctx, model.Address{Tenant: "default", Type: "service:ghost", Key: "k"})
+		must(err)
+		waits = len(info.Reasons) > 0
+	}
+
+	within, stop := context.WithTimeout(ctx, 20*time.Second)
+	defer stop()
+	must(server.Close(within))
+	if within.Err() != nil {
+		t.Error("the server has waited for calls that no worker can answer, until it had to stop")
+	}
+	for call, got := range map[string]answer{core.Interrupted: <-running, "no worker has begun the call": <-waiting} {
+		if !errors.Is(got.err, perdure.ErrUnavailable) || !strings.Contains(got.err.Error(), call) {
+			t.Errorf("the caller of an RPC got %q, %v; want %q", got.text, got.err, call)
+		}
+	}
+	close(gate)
+	server = serve()
+	defer func() { must(errors.Join(worker.Close(), client.Close(), server.Close(ctx))) }()
+	if got := <-view; got.text != "done" || got.err != nil {
+		t.Errorf("the caller of the view got %q, %v", got.text, got.err)
 	}
 }

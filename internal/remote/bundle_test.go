@@ -213,7 +213,7 @@ func TestServerShutsDownUnderBundles(t *testing.T) {
 	b := &blockedCall{entered: make(chan struct{}, 1000), free: make(chan struct{})}
 	w := newWorldBehind(t, func(_ *world, engine api.Backend) api.Backend { b.Backend = engine; return b }, program())
 	put := func(brief bool) error {
-		return second(w.far.Call(w.ctx, api.CallRequest{Address: address("entity:shelf", "s"), Name: "look", View: true, Input: text("0"), Brief: brief}))
+		return second(w.far.Call(w.ctx, api.CallRequest{Address: address("entity:shelf", "s"), Name: "look", View: !brief, Input: text("0"), Brief: brief}))
 	}
 	under := make(chan error, 1)
 	go func() { under <- put(true) }()

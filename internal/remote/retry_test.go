@@ -98,13 +98,18 @@ func TestLostAnswers(t *testing.T) {
 		t.Errorf("the shelf has %s", got.Data)
 	}
 	l.lose.Store(1)
+	look := api.CallRequest{Address: address("entity:shelf", "s"), Name: "look", Input: text("0"), View: true, Brief: true}
+	if got := ok[model.Payload](w)(w.far.Call(ctx, look)); string(got.Data) != "3" {
+		t.Errorf("a view sees %s", got.Data)
+	}
+	l.lose.Store(1)
 	page := ok[api.HistoryPage](w)(w.far.History(ctx, api.HistoryRequest{Target: target("shop", "a"), After: -1}))
 	for i := range page.Events {
 		if page.Events[i].Seq != int64(i) {
 			t.Fatalf("event %d has position %d", i, page.Events[i].Seq)
 		}
 	}
-	if got := l.calls.Load(); got != 3+1+3+3+2 { // the first call of History belongs to the start
+	if got := l.calls.Load(); got != 3+1+3+3+2+2 { // the first call of History belongs to the start
 		t.Errorf("the engine was asked %d times", got)
 	}
 }
@@ -118,9 +123,14 @@ func TestLostAnswersOfCallsThatAreMadeOnce(t *testing.T) {
 	cfg.Backend, cfg.Admin = l, lossyAdmin{l: l}
 	w.pipe = newPipe(t, cfg)
 	w.far = w.dial(remote.Config{Token: key})
+
 	for what, call := range map[string]func() error{
 		"a brief call": func() error {
 			return second(w.far.Call(w.ctx, api.CallRequest{Address: address("entity:shelf", "s"), Name: "look", Input: text("0"), Brief: true}))
+		},
+		"a view that answers with a stream": func() error {
+			look := api.CallRequest{Address: address("entity:shelf", "s"), Name: "look", Input: text("0").WithStream("s1"), View: true, Brief: true}
+			return second(w.far.Call(w.ctx, look))
 		},
 		"a setting": func() error { return w.far.SetBreaker(w.ctx, tenant, api.Breaker{Name: "bank"}) },
 		"a tenant":  func() error { return second(w.far.Admin().SetTenant(w.ctx, api.TenantChange{Name: "acme"})) },
@@ -133,7 +143,7 @@ func TestLostAnswersOfCallsThatAreMadeOnce(t *testing.T) {
 		if got := l.calls.Load(); got != 1 {
 			t.Errorf("%s: the engine was asked %d times", what, got)
 		}
-		w.must(call()) // the connection comes back
+		w.must(w.far.Reach(w.ctx)) // the connection comes back
 	}
 }
 
