@@ -30,12 +30,12 @@ type names struct {
 	written bell // rung when names were written
 }
 
-// naming is one change of the stored names. It adds a name, removes a name, or removes all names of
+// naming is one change of the stored names. It adds a name, removes names, or removes all names of
 // a process. The home identifies the process.
 type naming struct {
 	add    store.WorkerName
 	then   func() // called when the name is durable; may be nil
-	remove string
+	remove []string
 	drop   model.NodeID
 }
 
@@ -56,17 +56,24 @@ func (n *names) add(name string, then func()) {
 	n.put(naming{add: store.WorkerName{Name: name, Home: n.home}, then: then})
 }
 
-// remove removes a name that this process or another process has stored. If the name still waits to
+// remove removes names that this process or other processes have stored. If a name still waits to
 // be written, it is not written at all, because its worker was never admitted. So workers that come
 // and go while the store cannot be used leave nothing in the queue.
-func (n *names) remove(name string) {
+func (n *names) remove(all ...string) {
+	waited := map[string]bool{}
 	n.mu.Lock()
-	before := len(n.queue)
-	n.queue = slices.DeleteFunc(n.queue, func(one naming) bool { return one.add.Name == name })
-	waited := len(n.queue) < before
+	n.queue = slices.DeleteFunc(n.queue, func(one naming) bool {
+		waits := one.add.Name != "" && slices.Contains(all, one.add.Name)
+		if waits {
+			waited[one.add.Name] = true
+		}
+		return waits
+	})
 	n.mu.Unlock()
-	if !waited {
-		n.put(naming{remove: name})
+
+	stored := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return waited[name] })
+	if len(stored) > 0 {
+		n.put(naming{remove: stored})
 	}
 }
 
@@ -125,8 +132,8 @@ func (n *names) take() (w store.WorkerNames, then []func(), ok bool) {
 		switch {
 		case one.add.Name != "":
 			w.Add = append(w.Add, one.add)
-		case one.remove != "":
-			w.Remove = append(w.Remove, one.remove)
+		case len(one.remove) > 0:
+			w.Remove = append(w.Remove, one.remove...)
 		default:
 			w.Drop = append(w.Drop, one.drop)
 		}
@@ -176,11 +183,9 @@ func (n *names) write(ctx context.Context) {
 func (n *names) writeLast(ctx context.Context, w store.WorkerNames) {
 	n.mu.Lock()
 	for _, one := range n.queue {
-		if one.remove != "" {
-			w.Remove = append(w.Remove, one.remove)
-		}
+		w.Remove = append(w.Remove, one.remove...)
 	}
-	n.queue, w.Add = nil, nil // workers that have not been admitted hold nothing
+	n.queue, w.Add = nil, nil // workers that have not been admitted hold nothing of this server
 	n.mu.Unlock()
 
 	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastNaming)
@@ -231,9 +236,9 @@ func (e *Engine) admit(a *entrance, r model.RemoteMember, join func(*incarnation
 	e.names.add(r.Name, func() {
 		enter()
 		// Now the lanes know what the worker holds, and this node can answer other nodes that ask
-		// what the worker holds. So no node needs to wait for the worker under its earlier name.
-		if r.After != "" && a.isAdmitted() {
-			e.names.remove(r.After)
+		// what the worker holds. So no node needs to wait for the worker under its earlier names.
+		if a.isAdmitted() {
+			e.names.remove(r.After...)
 		}
 	})
 }

@@ -102,7 +102,10 @@ func (w wire) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxByt
 // member is a node of a cluster, with a worker.
 type member struct {
 	*engine.Engine
-	cut  atomic.Bool
+	cut atomic.Bool
+	// nameless says that the node cannot name workers in the store. Only servers use it.
+	nameless atomic.Bool
+
 	hand *hand
 	stop context.CancelFunc
 	done chan error

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +31,20 @@ func (w wire) NameWorkers(ctx context.Context, n store.WorkerNames) error {
 	return w.Store.NameWorkers(ctx, n)
 }
 
+// nameless is the store of a node that can do everything except name workers, while it is away.
+type nameless struct {
+	wire
+	away *atomic.Bool
+}
+
+// NameWorkers implements store.Workers.
+func (n nameless) NameWorkers(ctx context.Context, names store.WorkerNames) error {
+	if n.away.Load() {
+		return store.Errorf(store.Away, "name workers", "the table is locked")
+	}
+	return n.wire.NameWorkers(ctx, names)
+}
+
 // far is a remote worker. When its server dies, the worker continues its bodies, and tells the next
 // server which runs it holds. Each body is the only step of an execution.
 type far struct {
@@ -41,6 +56,7 @@ type far struct {
 	mu    sync.Mutex
 	lines int
 	line  *line
+	named []string // the names of its sessions, the last one first
 	open  map[model.RunID]*farRun
 	begun map[string]time.Time // when the body of a key began for the first time
 	times map[string]int       // how often the body of a key began
@@ -71,8 +87,9 @@ func (f *far) connect(e *engine.Engine) {
 	f.lines++
 	offer := model.Offer{Tenant: model.DefaultTenant, Workflows: []string{f.flow}, Remote: model.RemoteMember{Name: fmt.Sprint(f.name, f.lines)}}
 	if f.line != nil {
-		offer.Remote.After = f.line.name
+		offer.Remote.After = slices.Clone(f.named)
 	}
+	f.named = append([]string{offer.Remote.Name}, f.named...)
 	for run, r := range f.open {
 		offer.Held = append(offer.Held, model.HeldRun{Address: r.address, Run: run})
 	}
@@ -153,7 +170,9 @@ func newServers(t *testing.T) *ring {
 func (r *ring) serve() *member {
 	r.t.Helper()
 	m := &member{done: make(chan error, 1)}
-	m.Engine = engine.New(engine.Config{Store: wire{r.st, &m.cut}, Hints: r.hints, Lanes: 2, Peers: r.listen(), Lane: lane.Config{Reunion: reunionTime}})
+	m.Engine = engine.New(engine.Config{
+		Store: nameless{wire{r.st, &m.cut}, &m.nameless}, Hints: r.hints, Lanes: 2, Peers: r.listen(), Lane: lane.Config{Reunion: reunionTime},
+	})
 	ctx, cancel := context.WithCancel(r.t.Context())
 	m.stop = func() { m.PrepareStop(); cancel() }
 	go func() { m.done <- m.Run(ctx) }()

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
@@ -71,6 +72,32 @@ func TestSessionEndsWhileItsWorkerJoins(t *testing.T) {
 			if len(b.ends) != 1 || b.ends[0] != c.want {
 				t.Errorf("%s, late join %t: the tasks are %q, want %q", name, late, b.ends, c.want)
 			}
+		}
+	}
+}
+
+// A server takes all earlier sessions that a worker names for earlier memberships of the worker,
+// and of no other worker.
+func TestEarlierSessionsOfAWorker(t *testing.T) {
+	t.Parallel()
+	w := NewWork(WorkConfig{})
+	members := func(tenant, worker string) (all []string) {
+		s, _, err := w.open("caller", tenant, &pb.Hello{Worker: worker, Session: "second", Earlier: []string{"first"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.remote(pb.Role_ROLE_WORKFLOWS).After
+	}
+
+	mine := members("default", "w")
+	for i, id := range []string{"second", "first"} {
+		if want := model.RemoteMemberName("default", "w", id, pb.Role_ROLE_WORKFLOWS.String()); i >= len(mine) || mine[i] != want {
+			t.Errorf("the earlier memberships are %q, want %q at %d", mine, want, i)
+		}
+	}
+	for _, other := range [][]string{members("default", "other"), members("acme", "w")} {
+		if slices.ContainsFunc(other, func(name string) bool { return slices.Contains(mine, name) }) {
+			t.Errorf("another worker names the memberships %q, and this one %q", other, mine)
 		}
 	}
 }

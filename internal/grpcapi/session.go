@@ -25,8 +25,8 @@ type session struct {
 	work   *Work
 	id     string
 	tenant string
-	worker string // the id that the worker has generated for its process
-	after  string // the worker's previous session, which this server does not know; may be empty
+	worker string   // the id that the worker has generated for its process
+	after  []string // the worker's earlier sessions, the last one first
 	// agent is the program of the worker, and caller the caller that opened the session. They are
 	// shown to people.
 	agent, caller string
@@ -66,11 +66,11 @@ func newSession(w *Work, id, tenant, worker string) *session {
 
 func (s *session) key() workerKey { return workerKey{s.tenant, s.worker} }
 
-// remote names the membership of the worker in a role, and its previous membership.
+// remote names the membership of the worker in a role, and its earlier memberships.
 func (s *session) remote(role pb.Role) model.RemoteMember {
 	m := model.RemoteMember{Name: model.RemoteMemberName(s.tenant, s.worker, s.id, role.String())}
-	if s.after != "" {
-		m.After = model.RemoteMemberName(s.tenant, s.worker, s.after, role.String())
+	for _, id := range s.after {
+		m.After = append(m.After, model.RemoteMemberName(s.tenant, s.worker, id, role.String()))
 	}
 	return m
 }

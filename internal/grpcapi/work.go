@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,8 +135,10 @@ func (w *Work) Work(st grpc.BidiStreamingServer[pb.WorkerFrame, pb.ServerFrame])
 	return err // the stream has broken, or the session has ended
 }
 
-// maxWorkerID bounds the id that a worker generates for itself, and the name of its last session.
-const maxWorkerID = 64
+const (
+	maxWorkerID = 64 // bytes of the id that a worker generates for itself, and of names of sessions
+	maxEarlier  = 16 // earlier sessions that a worker names
+)
 
 // checkHello refuses a stream whose first frame is not a valid hello.
 func checkHello(f *pb.WorkerFrame) error {
@@ -147,6 +150,8 @@ func checkHello(f *pb.WorkerFrame) error {
 		return fault.New(fault.Invalid, "the id of the worker has %d bytes: at most %d", len(h.GetWorker()), maxWorkerID)
 	case len(h.GetSession()) > maxWorkerID:
 		return fault.New(fault.Invalid, "the name of the session has %d bytes: at most %d", len(h.GetSession()), maxWorkerID)
+	case len(h.GetEarlier()) > maxEarlier || slices.ContainsFunc(h.GetEarlier(), func(id string) bool { return len(id) > maxWorkerID }):
+		return fault.New(fault.Invalid, "the worker names %d earlier sessions: at most %d, of at most %d bytes", len(h.GetEarlier()), maxEarlier, maxWorkerID)
 	case h.GetProtocol() != wire.Protocol:
 		return fault.WithHint(fault.New(fault.Invalid, "the worker speaks version %d of the protocol, this server speaks %d", h.GetProtocol(), wire.Protocol),
 			"use a worker and a server of about the same release")
@@ -172,7 +177,10 @@ func (w *Work) open(caller, tenant string, h *pb.Hello) (s *session, resumed boo
 	}
 
 	s = newSession(w, "session_"+rand.Text(), tenant, cmp.Or(h.GetWorker(), rand.Text()))
-	s.agent, s.caller, s.after = model.Cut(h.GetAgent(), 200), caller, h.GetSession()
+	s.agent, s.caller, s.after = model.Cut(h.GetAgent(), 200), caller, h.GetEarlier()
+	if last := h.GetSession(); last != "" {
+		s.after = append([]string{last}, s.after...)
+	}
 	w.sessions[s.id] = s
 	if old := w.workers[s.key()]; old != nil {
 		// The worker has forgotten its session, or was connected to another server in between. Its

@@ -106,6 +106,9 @@ func TestHostileWorkers(t *testing.T) {
 	old.Hello.LastEventKind--
 	newer := hello("")
 	newer.Hello.Protocol++
+	many, long := hello(""), hello("")
+	many.Hello.Earlier = make([]string, 17)
+	long.Hello.Earlier = []string{strings.Repeat("s", 65)}
 	full := hello("")
 	full.Items = []*pb.WorkerItem{join()}
 	turn := &pb.WorkerItem{Item: &pb.WorkerItem_Turn{Turn: &pb.Turn{Run: make([]byte, 16), Close: &pb.Close{Status: 99}}}}
@@ -127,6 +130,8 @@ func TestHostileWorkers(t *testing.T) {
 		"a hello with items":           {[]*pb.WorkerFrame{full}, codes.InvalidArgument},
 		"another version":              {[]*pb.WorkerFrame{newer}, codes.InvalidArgument},
 		"an old worker":                {[]*pb.WorkerFrame{old}, codes.InvalidArgument},
+		"many earlier sessions":        {[]*pb.WorkerFrame{many}, codes.InvalidArgument},
+		"a long name of a session":     {[]*pb.WorkerFrame{long}, codes.InvalidArgument},
 		"a second hello":               {[]*pb.WorkerFrame{hello(""), hello("")}, codes.InvalidArgument},
 		"a frame that is left out":     {[]*pb.WorkerFrame{hello(""), frame(2, join())}, codes.InvalidArgument},
 		"frames in the wrong order":    {[]*pb.WorkerFrame{hello(""), frame(1, join()), frame(3), frame(2)}, codes.InvalidArgument},

@@ -62,10 +62,9 @@ type Offer struct {
 // zero for a worker that runs in the process of its node.
 type RemoteMember struct {
 	Name string
-	// After is the name of the membership that the worker had before, at this server or another
-	// server; empty if it had none. The offer lists what the worker still holds from that
-	// membership.
-	After string
+	// After are the names of the memberships that the worker had before, at this server or other
+	// servers. The offer lists what the worker still holds from these memberships.
+	After []string
 }
 
 // HeldRun is a run that a worker holds.

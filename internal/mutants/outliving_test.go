@@ -43,6 +43,20 @@ var stale = []mutant{
 		tests: [][]string{laneTest("TestBriefCallsDuringAReunionWhenTheServerStops$")},
 	},
 	{
+		name:  "a server waits for a worker that is back under the name of an older session",
+		file:  "internal/engine/names.go",
+		old:   "			e.names.remove(r.After...)\n",
+		new:   "			e.names.remove(r.After[:min(1, len(r.After))]...)\n",
+		tests: [][]string{engineTest("TestReunionAfterAServerThatCouldNotNameItsWorker$")},
+	},
+	{
+		name:  "a worker names only its last session",
+		file:  "internal/remote/work.go",
+		old:   "	return all[:min(len(all), maxEarlier)]\n",
+		new:   "	return all[:1]\n",
+		tests: remoteTest("TestWorkerNamesItsEarlierSessions$"),
+	},
+	{
 		name:  "a run whose back-off is over goes to any worker",
 		file:  "internal/engine/lane/dispatch.go",
 		old:   "	if l.mayRetryElsewhere(now, e) && l.keepForHolder(e, e.run()) {",

@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +60,36 @@ func TestRunsAreNamedUntilTheirHistoryIsWhole(t *testing.T) {
 	}
 	if n := worker.of(r); n != 1 || worker.lost != 2 {
 		t.Errorf("the worker names %d runs and has lost %d", n, worker.lost)
+	}
+}
+
+// A worker names its earlier sessions to each server, the last one first, and not too many of them.
+func TestWorkerNamesItsEarlierSessions(t *testing.T) {
+	t.Parallel()
+	w := unconnected(WorkConfig{Log: slog.New(slog.DiscardHandler)})
+	want := func(session string, earlier ...string) {
+		t.Helper()
+		if h := w.hello(); h.GetSession() != session || !slices.Equal(h.GetEarlier(), earlier) {
+			t.Errorf("the worker names the session %q and before it %q, want %q and %q", h.GetSession(), h.GetEarlier(), session, earlier)
+		}
+	}
+
+	want("first")
+	w.welcome(&pb.Welcome{Session: "second"})
+	want("second", "first")
+	w.welcome(&pb.Welcome{Session: "second", Resumed: true})
+	want("second", "first")
+	w.link.End(errLost) // the session cannot continue
+	want("", "second", "first")
+	w.welcome(&pb.Welcome{Session: "third"})
+	want("third", "second", "first")
+
+	for range maxEarlier {
+		w.welcome(&pb.Welcome{Session: "another"})
+		w.welcome(&pb.Welcome{Session: "last"})
+	}
+	if n := len(w.hello().GetEarlier()); n != maxEarlier {
+		t.Errorf("the worker names %d earlier sessions, want %d", n, maxEarlier)
 	}
 }
 

@@ -50,7 +50,8 @@ type Work struct {
 	mu      sync.Mutex
 	started bool
 	over    bool
-	named   string // the server's name of the session; empty before the first stream
+	named   string   // the server's name of the session; empty before the first stream
+	earlier []string // the sessions before it, the last one first
 	link    *session
 	tenant  string
 	most    int           // bytes of the largest frame for the server; 0 before the first welcome
@@ -208,17 +209,7 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 		return false, wire.ReadStatus(err)
 	}
 
-	w.mu.Lock()
-	named := w.named
-	if w.link.Over() != nil { // one side has broken the protocol, so the session cannot continue
-		named = ""
-	}
-	hello := &pb.Hello{
-		Protocol: wire.Protocol, Session: named, Received: w.link.Received(), Agent: w.cfg.Agent, Worker: w.id,
-		LastEventKind: uint32(model.LastEventKind), LastMessageKind: uint32(model.LastMessageKind),
-	}
-	w.mu.Unlock()
-	if err := st.Send(&pb.WorkerFrame{Hello: hello}); err != nil {
+	if err := st.Send(&pb.WorkerFrame{Hello: w.hello()}); err != nil {
 		return false, brokenBy(st, err)
 	}
 	first, err := st.Recv()
@@ -244,10 +235,29 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 	return true, err
 }
 
+// hello returns what the worker says first on a stream.
+func (w *Work) hello() *pb.Hello {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	session, earlier := w.named, w.earlier
+	if session != "" && w.link.Over() != nil {
+		// One side has broken the protocol, so the session cannot continue.
+		session, earlier = "", w.sessions()
+	}
+
+	return &pb.Hello{
+		Protocol: wire.Protocol, Session: session, Earlier: earlier, Received: w.link.Received(), Agent: w.cfg.Agent, Worker: w.id,
+		LastEventKind: uint32(model.LastEventKind), LastMessageKind: uint32(model.LastMessageKind),
+	}
+}
+
 // welcome continues the session, or starts a new one if the server has lost it.
 func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 	w.mu.Lock()
 	was := w.named
+	if was != "" && was != m.GetSession() {
+		w.earlier = w.sessions()
+	}
 	w.named, w.tenant, w.most = m.GetSession(), m.GetTenant(), int(m.GetMaxFrame())
 	if m.GetResumed() {
 		defer w.mu.Unlock()
@@ -275,6 +285,18 @@ func (w *Work) welcome(m *pb.Welcome) (l *session, received uint64) {
 	}
 	w.resume()
 	return l, 0
+}
+
+// maxEarlier is how many earlier sessions the worker names to a server. The server of the last one
+// may have stopped or died before it took the worker back. Then the store has the name of an older
+// session, and only this worker knows that it is here now.
+const maxEarlier = 8
+
+// sessions returns the last sessions of the worker, the current one first. The caller holds the
+// lock.
+func (w *Work) sessions() []string {
+	all := append([]string{w.named}, w.earlier...)
+	return all[:min(len(all), maxEarlier)]
 }
 
 // role is the interface of the three roles.

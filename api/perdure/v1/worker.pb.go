@@ -230,7 +230,10 @@ type Hello struct {
 	Agent string `protobuf:"bytes,6,opt,name=agent,proto3" json:"agent,omitempty"`
 	// A random id of the worker, which stays the same as long as its process lives. A server that has
 	// lost the session recognizes by it what the worker holds.
-	Worker        string `protobuf:"bytes,7,opt,name=worker,proto3" json:"worker,omitempty"`
+	Worker string `protobuf:"bytes,7,opt,name=worker,proto3" json:"worker,omitempty"`
+	// The sessions that the worker had before this one, the last one first; at most 16. The servers
+	// of some of them may have stopped before they took the worker back.
+	Earlier       []string `protobuf:"bytes,8,rep,name=earlier,proto3" json:"earlier,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,6 +315,13 @@ func (x *Hello) GetWorker() string {
 		return x.Worker
 	}
 	return ""
+}
+
+func (x *Hello) GetEarlier() []string {
+	if x != nil {
+		return x.Earlier
+	}
+	return nil
 }
 
 // Welcome answers a hello.
@@ -4549,7 +4559,7 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\awelcome\x18\x01 \x01(\v2\x13.perdure.v1.WelcomeR\awelcome\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\"\n" +
 	"\facknowledged\x18\x03 \x01(\x04R\facknowledged\x12,\n" +
-	"\x05items\x18\x04 \x03(\v2\x16.perdure.v1.ServerItemR\x05items\"\xdb\x01\n" +
+	"\x05items\x18\x04 \x03(\v2\x16.perdure.v1.ServerItemR\x05items\"\xf5\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x1a\n" +
@@ -4557,7 +4567,8 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x0flast_event_kind\x18\x04 \x01(\rR\rlastEventKind\x12*\n" +
 	"\x11last_message_kind\x18\x05 \x01(\rR\x0flastMessageKind\x12\x14\n" +
 	"\x05agent\x18\x06 \x01(\tR\x05agent\x12\x16\n" +
-	"\x06worker\x18\a \x01(\tR\x06worker\"\x94\x02\n" +
+	"\x06worker\x18\a \x01(\tR\x06worker\x12\x18\n" +
+	"\aearlier\x18\b \x03(\tR\aearlier\"\x94\x02\n" +
 	"\aWelcome\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
