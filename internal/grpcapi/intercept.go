@@ -153,12 +153,12 @@ var waits = map[string]bool{
 // waitsForCode reports whether a request waits for the answer of code, and can be repeated. A
 // server that shuts down ends the sessions of its workers first, and hands its shards over last.
 // Most answers of code cannot come in between. So the server ends these calls, as it ends those in
-// waits. It does not end a brief call or a call without a request id, because clients cannot repeat
-// it.
+// waits. It does not end a call without a request id, because clients cannot repeat it, unless the
+// call is a view. The engine itself refuses brief calls that no worker can begin any more.
 func waitsForCode(m any) bool {
 	switch m := m.(type) {
 	case *pb.CallRequest:
-		return !m.GetBrief() && m.GetRequestId() != ""
+		return m.GetView() || m.GetRequestId() != ""
 	case *pb.UpdateRequest:
 		return m.GetRequestId() != ""
 	case *pb.QueryRequest:
