@@ -75,8 +75,8 @@ type Config[D, T any] struct {
 	OnClosing func()
 	// OnClose closes the engine. The app calls it last.
 	OnClose func() error
-	// Instead are definitions that replace the definitions of the same name. Only package
-	// perduretest sets it.
+	// The definitions in Instead replace the definitions of the same name. Only package perduretest
+	// sets it.
 	Instead []D
 	// Checks configures the checks of package perduretest. Only tests set it.
 	Checks *replay.Checks
