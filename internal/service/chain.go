@@ -78,8 +78,8 @@ func (j *judge) why(ctx context.Context, a model.Address) (reasons []model.Reaso
 	return reasons, err == nil && len(reasons) > 0
 }
 
-// aliveFor lists the code of the live processes if some code is missing: that of the execution, or
-// that of any link of its chain. Otherwise it returns nil.
+// aliveFor lists the code of the live processes if the execution, or a link of its chain, waits for
+// code that no process has. Otherwise it returns nil.
 func (j *judge) aliveFor(d *api.Description) []string {
 	lacks := func(r *model.Reason) bool { return r.Code == model.WaitWorker || r.Code == model.WaitElsewhere }
 	for i := range d.Reasons {

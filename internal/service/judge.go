@@ -34,8 +34,8 @@ type AskFunc func(ctx context.Context, owner model.NodeID, all []model.Address) 
 // other nodes by the store alone. The caller must call AskBy before the service is used.
 func (s *Service) AskBy(ask AskFunc) { s.ask = ask }
 
-// judge collects the facts by which diagnosis judges runs of a tenant. It keeps the facts for all
-// runs of a request, so that a page of runs asks each node once.
+// judge collects the facts by which package diagnosis judges runs of a tenant. It keeps the facts
+// for all runs of a request, so that a page of runs asks each node once.
 type judge struct {
 	service *Service
 	tenant  string
@@ -77,9 +77,9 @@ func (s *Service) view(ctx context.Context) (store.View, error) {
 	return view, err
 }
 
-// ask asks the owners of addresses what they know about them: the lanes of this node directly,
-// other nodes through the store. If an owner does not answer in time, ask adds nothing about the
-// addresses of that owner.
+// ask asks the owners of addresses why the addresses do not move. It asks the lanes of this node
+// directly, and other nodes through the store. If an owner does not answer in time, ask adds
+// nothing about the addresses of that owner.
 func (j *judge) ask(ctx context.Context, all []model.Address) {
 	own := model.NodeID{}
 	if e := j.service.engine; e != nil {
