@@ -37,8 +37,8 @@ func readLogins(all []store.Setting, log *slog.Logger) (logins []authn.Login) {
 	return logins
 }
 
-// readKeys reads keys and disabled tenants. It refuses callers in doubt: a key that it cannot read
-// is unknown, and a tenant whose record it cannot read is disabled.
+// readKeys reads keys and disabled tenants. A damaged setting never lets a caller in: a key that
+// readKeys cannot read is unknown, and a tenant whose record it cannot read is disabled.
 func readKeys(all []store.Setting, log *slog.Logger) (keys []authn.Key, disabled map[string]bool) {
 	disabled = map[string]bool{}
 	for i := range all {

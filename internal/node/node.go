@@ -408,7 +408,8 @@ func (n *Node) Backend() api.Backend {
 	return n.service
 }
 
-// Admin returns the calls of operators. The home tenant exists without a record.
+// Admin returns the calls of operators. The tenant home exists even if the store has no record of
+// it.
 func (n *Node) Admin(home string) api.Admin {
 	if n.records {
 		return n.audit.Admin(n.service.Admin(home))
