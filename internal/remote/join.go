@@ -61,7 +61,7 @@ func (w *Work) JoinEntities(ctx context.Context, worker api.EntityWorker, offer 
 	return r, r.join(ctx)
 }
 
-// membership is how a role joins and leaves.
+// membership is how a role of the worker (workflows, tasks or entities) joins and leaves.
 type membership struct {
 	w       *Work
 	offered *pb.Join
@@ -123,9 +123,10 @@ func postTo(l *session, item *pb.WorkerItem) {
 	}
 }
 
-// offer joins in a session, once. The caller holds the lock of the work. If the session has no room
-// for the offer, because the server does not take what other roles have sent, the offer waits in a
-// goroutine. The parameter held names what the worker holds from another session; it may be empty.
+// offer sends the offer of the role to the server of a session, once. The caller holds the lock of
+// the work. If the session has no room for the offer, because the server does not take what other
+// roles have sent, the offer waits in a goroutine. The parameter held names what the worker holds
+// from another session; it may be empty.
 func (m *membership) offer(l *session, held *pb.Join) {
 	if m.in == l || m.gone {
 		return

@@ -43,7 +43,7 @@ const keepLeft = time.Minute
 type handOver struct {
 	server uint64 // the server's number, which a restarted server may use again
 	lost   bool   // the server that handed it over is gone
-	loss   int    // counts the losses of a session up to the one since which the role keeps it
+	loss   int    // entityRole.losses at the time when the role began to keep it
 	entity model.Address
 	calls  []int64 // numbers that identify the calls
 	state  uint64  // hash of the state that the calls began with
