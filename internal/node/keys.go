@@ -98,7 +98,7 @@ func (n *Node) recordKeyUses(ring *authn.Keyring, log *slog.Logger) (stop func()
 	}
 }
 
-// storeKeyUses stores the uses that are later than the ones that this node has recorded. If it
+// storeKeyUses stores the uses that are later than the uses that this node has recorded. If it
 // cannot store a use, the next call tries again.
 func (n *Node) storeKeyUses(ctx context.Context, ring *authn.Keyring, recorded map[string]model.Time, log *slog.Logger) {
 	for _, u := range ring.Uses() {

@@ -68,8 +68,8 @@ type membership struct {
 	joins   chan error // the answer to the first join
 	leaves  chan error // the answer to a leave
 	// patient says that the role keeps its runs or claims when it loses its session. Such a role
-	// joins again before it leaves, and sends nothing else before the server has taken it back. Any
-	// other role holds nothing after it has lost its session, so it need not leave.
+	// joins again before it leaves, and sends nothing else before the server has taken it back.
+	// After any other role has lost its session, no server waits for it, so it need not leave.
 	patient bool
 
 	// Guarded by the lock of the work.
@@ -88,7 +88,7 @@ func newMembership(w *Work, j *pb.Join) *membership {
 // current returns the session that gets the items of the role, and a channel that is closed when
 // that changes. A role sends everything to this session. So all its items come after its join, and
 // no item goes to a session that does not know the runs or claims of the role. If the server has
-// refused to take the role back, the session is one that has ended.
+// refused to take the role back, current returns a session that has ended.
 func (m *membership) current() (*session, <-chan struct{}) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -164,8 +164,8 @@ func (m *membership) join(ctx context.Context) error {
 	return err
 }
 
-// answerJoin gives an answer to the caller of join, and reports whether one waits. The caller
-// holds the lock of the work.
+// answerJoin gives an answer to the caller of join, and reports whether that caller waits. The
+// caller holds the lock of the work.
 func (m *membership) answerJoin(err error) bool {
 	if !m.joining {
 		return false

@@ -60,8 +60,8 @@ func (j *judge) next(ctx context.Context, tenant string, r *model.Reason) (a mod
 	}
 }
 
-// why returns why an execution or entity does not move. ok is false if it moves, or if the reason
-// is unknown.
+// why returns why an execution or entity makes no progress. ok is false if it makes progress, or if
+// the reason is unknown.
 func (j *judge) why(ctx context.Context, a model.Address) (reasons []model.Reason, ok bool) {
 	if a.IsEntity() {
 		info, err := j.whyEntity(ctx, a)
