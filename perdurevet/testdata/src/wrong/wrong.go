@@ -1,5 +1,5 @@
 // Package wrong has mistakes that the compiler accepts and that Open cannot refuse. The checks must
-// report them.
+// report them. The names, such as v1, are the ids of the same mistakes in internal/wrong.
 package wrong
 
 import (
