@@ -162,7 +162,8 @@ func (l *Lane) newRunFor(m *model.Message) model.RunID {
 func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Execution, core.Decision) {
 	m := in.origin.message
 	if in.isReported() {
-		// The store says that the report was counted before, so the answer is the same.
+		// The store says that the report was counted before, so the worker gets the same answer as
+		// before.
 		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}}
 	}
 

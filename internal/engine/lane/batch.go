@@ -51,14 +51,14 @@ const (
 	effWaits
 	effRetry
 	effBegins  // the start time of a run has been reached
-	effExpect  // the sender of an update waits for its answer
-	effReply   // the code has answered an update
+	effExpect  // the sender of an update or a call waits for the answer
+	effReply   // the code has answered an update or a call
 	effExecute // a claim can be handed to its worker
 	effStop    // the worker that executes a task must stop
 	effSettled // a worker learns whether its report is accepted
 	effEntity  // the state of an entity is durable
 	effBegin   // the row of a call is stored, so the call may run; see beginCall
-	effNoted   // suspects may run
+	effNoted   // the note about suspects is stored, so they may run; see suspect.go
 )
 
 // effect is something that the lane does once the batch is durable.

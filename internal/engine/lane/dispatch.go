@@ -86,7 +86,8 @@ func (l *Lane) takeBack(now model.Time, e *entry, why string) {
 	l.maybeDrop(e)
 }
 
-// outlive reports whether the workers that leave now outlive the owner: a server stops.
+// outlive reports whether workers that leave now outlive this owner, because the owner is a server
+// that stops.
 func (l *Lane) outlive() bool { return l.hurried && l.cfg.Reunion > 0 }
 
 // dispatch gives an open run to a worker. It first reads the history.

@@ -14,8 +14,9 @@ const (
 	maxFreeRefusals = 10 // with the pauses between the attempts, about three seconds
 )
 
-// Acquire tells the lane which shards it owns from now on. The lane starts to serve their runs. For
-// foreign shards, the caller then calls Meet for each worker that holds something.
+// Acquire tells the lane which shards it owns from now on. The lane starts to serve their runs. If
+// another process owned some of the shards last, the caller then calls Meet for each worker that
+// holds something in them.
 func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	if l.dead != nil || len(shards) == 0 {
 		return
