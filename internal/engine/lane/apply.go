@@ -108,7 +108,7 @@ func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
 	l.letGo(b, e, why)
 	l.stopReading(e)
 	l.workers.unstrand(e)
-	l.askAgain(e) // after the commit the run is closed, and a caller that asks again learns that
+	l.askAgain(e) // a caller that asks again after the commit learns that the run is closed
 }
 
 // giveWay handles a reset. The worker of the run that the reset ends loses this run after the

@@ -136,7 +136,8 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
-// strand lets a run wait for a worker that can continue it. Waiting is never a failure.
+// strand lets a run wait for a worker that can continue it. The run does not fail, however long it
+// waits.
 func (l *Lane) strand(e *entry, why model.Reason) {
 	e.wait.reasons = []model.Reason{why}
 	l.workers.strand(e)

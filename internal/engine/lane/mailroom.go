@@ -86,7 +86,7 @@ type pair struct {
 // queuedMessage is a message that waits in its channel.
 type queuedMessage struct {
 	store.MessageRow
-	bytes int // that mailroom.bytes includes for the message
+	bytes int // bytes that mailroom.bytes includes for the message
 }
 
 // isDamaged reports whether the next message of the channel cannot be read.

@@ -43,8 +43,8 @@ type reunion struct {
 	ours map[model.HeldRun]bool
 }
 
-// maxOurs bounds the size of reunion.ours. If there are more such runs, the lane reserves them
-// needlessly until the reunion ends.
+// maxOurs bounds the size of reunion.ours. If there are more such runs, the lane reserves the rest
+// of them needlessly until the reunion ends.
 const maxOurs = 100_000
 
 func newReunion() reunion {

@@ -79,7 +79,7 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		}
 	case t.Blocked != nil:
 		if b != nil {
-			// The worker ended the run itself, so it needs no eviction.
+			// The worker has given up the run by itself, so the lane need not evict it.
 			call := Call{Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen}
 			b.effects = append(b.effects, effect{kind: effBlocked, entry: e, call: call})
 			e.eviction.missed = nil

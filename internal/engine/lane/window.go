@@ -191,7 +191,8 @@ func (w *window) trim(share int) {
 		n, place := w.lines[kindOf(&t)], markOf(&t)
 		if taken[n]++; taken[n]+len(n.due) > share {
 			if last == (store.TimerMark{}) {
-				// Timers that are due before this one are not in the heap.
+				// No timer in the heap is earlier, so the window knows all timers of the line up to
+				// just before this one.
 				last = store.TimerMark{Due: t.Due - 1, Run: maxRun}
 			}
 			w.fallBehind(n, last)
