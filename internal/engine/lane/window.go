@@ -29,8 +29,7 @@ type window struct {
 	behind  int             // lines that are behind
 	horizon store.TimerMark // lines that are not behind: all timers up to here are known
 	asked   model.Time      // bound of the refill in flight; 0 if no refill is in flight
-	// timers that were started or stopped since the refill began, so that it may show them as they
-	// were before
+	// timers that were started or stopped since the refill began, so that it may show an old state
 	changed map[timerKey]struct{}
 	crossed bool // the window has kept timers that were committed while a refill was in flight
 	stale   bool // a position was moved back while a refill was in flight
@@ -191,8 +190,7 @@ func (w *window) trim(share int) {
 		n, place := w.lines[kindOf(&t)], markOf(&t)
 		if taken[n]++; taken[n]+len(n.due) > share {
 			if last == (store.TimerMark{}) {
-				// No timer in the heap is earlier, so the window knows all timers of the line up to
-				// just before this one.
+				// No timer in the heap is earlier, so all earlier timers of the line are known.
 				last = store.TimerMark{Due: t.Due - 1, Run: maxRun}
 			}
 			w.fallBehind(n, last)
@@ -428,14 +426,12 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 	}
 }
 
-// isWanted reports whether a line that is behind takes a timer that the lane has read. after is the
-// position after which the read began, place is the position of the timer.
+// isWanted reports whether a line that is behind takes the timer at a place of a page.
 func (w *window) isWanted(n *line, after, place store.TimerMark) bool {
 	return !n.denied && compareMarks(n.from, after) >= 0 && compareMarks(place, n.from) > 0 && compareMarks(place, w.horizon) <= 0
 }
 
-// move takes the end of a page into account: it notes up to which position the window knows all
-// timers now.
+// move notes up to which position the window knows all timers, now that it has taken a page.
 func (w *window) move(p page) {
 	if !p.catchUp {
 		w.horizon = p.end
