@@ -86,7 +86,8 @@ func (l *Lane) takeBack(now model.Time, e *entry, why string) {
 	l.maybeDrop(e)
 }
 
-// outlive reports whether the workers that leave now outlive the owner: a server stops.
+// outlive reports whether workers that leave now outlive this owner, because the owner is a server
+// that stops.
 func (l *Lane) outlive() bool { return l.hurried && l.cfg.Reunion > 0 }
 
 // dispatch gives an open run to a worker. It first reads the history.
@@ -135,7 +136,8 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
-// strand lets a run wait for a worker that can continue it. Waiting is never a failure.
+// strand lets a run wait for a worker that can continue it. The run does not fail, however long it
+// waits.
 func (l *Lane) strand(e *entry, why model.Reason) {
 	e.wait.reasons = []model.Reason{why}
 	l.workers.strand(e)

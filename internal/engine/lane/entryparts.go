@@ -105,8 +105,8 @@ func (h *holding) giveBack(c *Call, s seat) {
 	h.worker, h.gen, h.busy, h.run, h.seat = c.Worker, c.Generation, true, c.Run, s
 }
 
-// take notes that no worker holds the run. The record of what the last worker knew stays, in case
-// that worker gets the run back.
+// take records that no worker holds the run any longer. The fields that say what the last worker
+// knew stay, in case that worker gets the run back.
 func (h *holding) take() {
 	h.worker, h.gen, h.busy, h.run = 0, 0, false, model.RunID{}
 	h.seat.leave()
