@@ -54,9 +54,10 @@ func DeliverDeadTaskOrder(x *Execution, m *model.Message, dead *StoredDeadTask, 
 }
 
 // requeue schedules the task again. If several clients that have seen the same state of the dead
-// task send this order, only the first order schedules the task (E38). If no workflow scheduled the
-// task, requeue begins another run of the same key. If a workflow scheduled it as a step, requeue
-// sends a start to a new address, in the commit that marks the dead task as requeued.
+// task send this order, only the first order schedules the task (rule E38 of internal/sim/oracle).
+// If no workflow scheduled the task, requeue begins another run of the same key. If a workflow
+// scheduled it as a step, requeue sends a start to a new address, in the commit that marks the dead
+// task as requeued.
 //
 //arch:parameters the same values as DeliverDeadTaskOrder
 func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Time, fresh model.RunID) (*Execution, Decision) {

@@ -77,9 +77,9 @@ type Arrival struct {
 	// that is made at most once is a warning: an owner that finds it after a crash must assume that
 	// a worker may have made the call.
 	Held bool
-	// Early makes the entity hold the call even if it is a view. Later calls wait behind the call,
-	// unless it is a view or a call of a service. The lane sets Early if the commit that sends the
-	// call is not durable yet, or if the call may have killed the last owner.
+	// Early makes the entity hold the call even if it is a view. Later calls wait behind the held
+	// call, unless the held call is a view or a call of a service. The lane sets Early if the
+	// commit that sends the call is not durable yet, or if the call may have killed the last owner.
 	Early bool
 	View  bool
 	Tag   any
@@ -307,8 +307,9 @@ func (n *Entity) refuseFull(d *Decision, m *model.Message, a Arrival) {
 		waiting, size, m.To, a.Room, a.maxBytes()))
 }
 
-// findRequest finds the call with the request id of a message, or the item of this very message.
-// The lane delivers the same message again when it could not store the effect of the message.
+// findRequest finds the call that has the request id of a message, or the item that holds the
+// message itself. The lane delivers the same message again when it could not store the effect of
+// the message.
 func (n *Entity) findRequest(m *model.Message) *Item {
 	switch {
 	case n.index.messages == nil:
@@ -565,7 +566,7 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 		case LockedOut(&n.Row, m):
 			continue
 		case m.Kind == model.MessageLock:
-			return n.hand(items) // the barrier
+			return n.hand(items) // a lock request is a barrier
 		case it.isAccused(), it.alone && len(items) > 0:
 			return n.hand(items)
 		case it.alone:

@@ -40,8 +40,8 @@ func loneDeaths(m *model.Message) int {
 // may have been running at that time. The lane must mark each of them before a worker makes it,
 // unless this node has marked it already. Workers make a call alone if a dead owner has marked it.
 // Workers make other suspects alone too, but at most as many as the parameter alone says. Suspect
-// returns how many other suspects it chose. A call after the position upTo is no suspect without a
-// mark, because the lane has stored it after that owner had died.
+// returns how many other suspects it chose. The lane has stored a call after the position upTo when
+// that owner was already dead. Such a call is a suspect only if it has a mark.
 func (n *Entity) Suspect(self model.NodeID, upTo int64, alone int) (lone int) {
 	n.suspects = true
 	calls, free := 0, 0
