@@ -147,8 +147,8 @@ type Outcome struct {
 	At      Time
 	// Seen is the last event that the code had seen when it returned. If the code did not end the
 	// run, Seen is the last event of the run. For a reset, it is the last event that the next run
-	// keeps. If a task that stands alone was not terminated, Seen is the claim whose report ended
-	// the run, or -1 if no report ended it.
+	// keeps. For a task that stands alone, Seen is the claim whose report ended the run, or -1 if
+	// no report ended it, unless the run was terminated.
 	Seen int64
 	// Next is the run that follows if Status is Continued: after continue-as-new, a failed run that
 	// is repeated, or a reset.

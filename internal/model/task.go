@@ -65,8 +65,8 @@ type TaskSpec struct {
 	// Limits are names of limits. The task holds one permit of each while it is claimed. They are
 	// sorted and without duplicates.
 	Limits []string `cbor:"13,keyasint,omitempty"`
-	// Trace is the trace context (W3C traceparent) of the caller that scheduled it, if that differs
-	// from the trace of its run.
+	// Trace is the trace context (W3C traceparent) of the caller that scheduled the task, if that
+	// differs from the trace of the task's run.
 	Trace string `cbor:"14,keyasint,omitempty"`
 	// Same is set if the task was requeued with its original input. It names the task whose
 	// idempotency key this task keeps. It is nil when the task has its own key.
@@ -213,8 +213,9 @@ type Retry struct {
 	Given bool `cbor:"7,keyasint,omitempty"`
 }
 
-// NewRetry returns the policy for these numbers. If no maximum is given and the maximum is not the
-// default, the policy has it. So other programs that read the policy need not know LongestPause.
+// NewRetry returns the policy for these numbers. If no maximum is given and the first pause is
+// longer than the default maximum, NewRetry stores the first pause as the maximum. So other
+// programs that read the policy need not know LongestPause.
 //
 //arch:parameters these are the five numbers of a retry policy, as users write them
 func NewRetry(attempts int, initial, longest time.Duration, coefficient, jitter float64) Retry {

@@ -124,9 +124,9 @@ func RemoteMemberName(tenant, id, session, role string) string {
 func IsRemoteWorker(name string) bool { return strings.Contains(name, remoteMark) }
 
 // SpeaksFor reports whether a worker may speak for a claim. A remote worker tells the engine which
-// claims it has, so the engine checks that the history names this worker. The history appends the
-// node of the worker to the name. An empty name means that a node speaks for its own workers, whose
-// claims it knows.
+// claims it has, so the engine checks that the history names this worker. In the history, the name
+// of the worker is followed by its node. An empty name means that a node speaks for its own
+// workers, whose claims it knows.
 func SpeaksFor(by, named string) bool {
 	if i := strings.LastIndexByte(named, '@'); i >= 0 {
 		named = named[:i]
