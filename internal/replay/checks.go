@@ -79,7 +79,7 @@ type twin struct {
 
 // doubtful reports whether the code must be executed again, on a new machine, before its requests
 // take effect. It returns false while a report is in flight or an outcome is unreported, because
-// the old machine cannot be thrown away before.
+// the old machine must stay until these are recorded.
 func (m *machine) doubtful() bool {
 	return m.unproven() && m.quiet() && !slices.ContainsFunc(m.commands, func(c model.Command) bool {
 		return c.Kind == model.CommandRecord || c.Kind == model.CommandRetry
