@@ -53,7 +53,7 @@ func (l *limits) begin(parent context.Context, c *Call, limit time.Duration) con
 	}
 	l.limit, l.due = limit, time.Time{}
 	if limit <= 0 {
-		return l.ctx // look may still run for the last call, and must not find its due time
+		return l.ctx // look may still run for the last call, so due stays zero
 	}
 
 	l.due = time.Now().Add(limit)
