@@ -137,9 +137,9 @@ func (k *BoardGate) resume(ref model.TaskRef) {
 	}
 }
 
-// A later attempt has taken over the permits of an orphan, and has ended. If the worker of the
-// orphan still executes its claim, restoreEarlier gives the permits back to the orphan and returns
-// true. An orphan whose worker has reported needs no permits.
+// restoreEarlier handles the end of an attempt that has taken over the permits of an orphan. If the
+// worker of the orphan still executes its claim, restoreEarlier gives the permits back to the
+// orphan and returns true. An orphan whose worker has reported needs no permits.
 func (k *BoardGate) restoreEarlier(ref model.TaskRef) bool {
 	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool {
 		executes, _ := k.at(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim})
