@@ -48,7 +48,7 @@ func (s *origins) remove(o *origin) (missed bool) {
 	return missed
 }
 
-// set makes a node the owner of a shard, or none.
+// set makes a node the owner of a shard. If o is nil, the shard has no owner.
 func (s *origins) set(shard model.ShardID, o *origin) {
 	if was := s.owner[shard]; was != nil {
 		was.owned--
@@ -88,8 +88,9 @@ func (s *origins) release(o *origin, shards []model.ShardID) (missed bool) {
 	return missed
 }
 
-// claimant returns a node that has claimed a shard, or nil. At most one node really owns it. A
-// node that owned it before takes its claim back, and then there is another choice.
+// claimant returns a node that has claimed a shard, or nil. If several nodes have claimed the
+// shard, at most one of them really owns it. When another one releases the shard, the hub chooses
+// again.
 func (s *origins) claimant(shard model.ShardID) *origin {
 	for _, o := range s.all {
 		if o.claims[shard] {
