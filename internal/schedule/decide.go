@@ -281,8 +281,9 @@ func (d *decider) missAll(after, upTo time.Time) {
 func (d *decider) newest(after time.Time) []time.Time {
 	all, more := d.between(after, d.now, maxScan)
 	for more {
-		// Leave out the older half of the time, until the rest is small enough. Its ticks are in
-		// all, or are more than maxMissed.
+		// Leave out the older half of the time, until the rest is small enough. Either all contains
+		// every tick of that half, or the half has more than maxMissed ticks, and the exact number
+		// does not matter.
 		middle := after.Add(d.now.Sub(after) / 2)
 		older, _ := slices.BinarySearchFunc(all, middle, func(t, middle time.Time) int {
 			if t.After(middle) {
