@@ -71,7 +71,8 @@ func (it *Item) Once() bool { return it.Message.Brief && !it.View }
 
 // Arrival describes how a message arrived at an entity.
 type Arrival struct {
-	// Stored gives the item a row, so that it survives a crash. Its sender relies on that.
+	// Stored gives the item a row, so that it survives a crash. The sender of the message relies on
+	// that.
 	Stored bool
 	// Held keeps the item from workers until Begin says that its row is stored. The row of a call
 	// that is made at most once is a warning: an owner that finds it after a crash must assume that
@@ -84,7 +85,7 @@ type Arrival struct {
 	View  bool
 	Tag   any
 	// Room is how many calls may wait, and Bytes is how many bytes these calls may have. If Bytes
-	// is zero, MailboxBytes applies. Neither counts a call that runs.
+	// is zero, MailboxBytes applies. A call that runs counts for neither.
 	Room, Bytes int
 	// Life is how long the entity keeps a state that the message creates. StateVersion is the
 	// version of the state's type.

@@ -23,10 +23,10 @@ const maxLone = 2
 
 // firstHand is how many calls of an entity may have been running when its owner died. The first
 // hand-over of an entity has at most this many calls, and the entity hands over further calls only
-// when that hand-over is done. If the owner died in a later hand-over, its earlier calls may not be
-// committed, and the guilty call is not among the first calls. In that case the next owner makes
-// and commits the earlier calls. If the guilty call then kills that owner too, the guilty call is
-// among the first calls.
+// when that hand-over is done. If the owner died in a later hand-over and the calls of the earlier
+// hand-overs were not committed, the guilty call is not among the first calls. In that case the
+// next owner makes and commits the earlier calls. If the guilty call then kills that owner too, it
+// is among the first calls for the owner after that.
 const firstHand = 64
 
 // loneDeaths returns how many owners have marked a call and then made it alone. Older builds did
@@ -73,8 +73,8 @@ func (n *Entity) Suspect(self model.NodeID, upTo int64, alone int) (lone int) {
 	return lone
 }
 
-// LastPosition returns the position of the last stored call. It is 0 if the entity has none and has
-// had none since it was read.
+// LastPosition returns the position of the last stored call. It is 0 if the entity has had no
+// stored call since it was read.
 func (n *Entity) LastPosition() int64 { return n.last }
 
 // Pardon examines the stored calls of an entity whose last owner released it in an orderly way.

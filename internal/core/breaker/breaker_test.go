@@ -77,7 +77,7 @@ func TestRatioNeedsEnoughCalls(t *testing.T) {
 	}
 }
 
-// E34, E35: the life of a breaker, step by step.
+// E34, E35 (see internal/archtest/testdata/invariants.txt): the life of a breaker, step by step.
 func TestOpenHalfOpenClosed(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{Failures: 1, Successes: 2, Probes: 2, Reset: 10 * time.Second, Lease: 5 * time.Second}, t0)
