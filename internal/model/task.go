@@ -62,8 +62,8 @@ type TaskSpec struct {
 	Delay time.Duration `cbor:"11,keyasint,omitempty"`
 	// Breaker names the circuit breaker that counts the outcomes of the task; empty for none.
 	Breaker string `cbor:"12,keyasint,omitempty"`
-	// Limits are names of limits. The task holds one permit of each while it is claimed. They are
-	// sorted and without duplicates.
+	// Limits are names of limits. The task holds one permit of each while it is claimed. The names
+	// are sorted and without duplicates.
 	Limits []string `cbor:"13,keyasint,omitempty"`
 	// Trace is the trace context (W3C traceparent) of the caller that scheduled the task, if that
 	// differs from the trace of the task's run.
@@ -242,8 +242,8 @@ func (r *Retry) IsZero() bool {
 	return r.MaxAttempts == 0 && r.Initial == 0 && r.Max == 0 && r.Coefficient == 0 && r.Jitter == 0 && len(r.Final) == 0 && !r.Given
 }
 
-// defaultLongest is the maximum of the pauses of a policy that sets none, unless its first pause is
-// longer.
+// defaultLongest is the longest pause of a policy that sets no maximum. If the first pause of the
+// policy is longer, that pause is the maximum instead.
 const defaultLongest = time.Minute
 
 // LongestPause returns the maximum of the pauses of a policy, from its first pause and the maximum
@@ -401,7 +401,8 @@ func Executes(kinds []string, kind string) bool {
 	return slices.Contains(kinds, kind) || slices.Contains(kinds, AnyKind)
 }
 
-// Kinds of timeouts. They are the Type of the failure, whose Kind is FailureTimeout.
+// Kinds of timeouts. The failure of a timeout has one of them as its Type, and FailureTimeout as
+// its Kind.
 const (
 	TimeoutToStart = "timeout.schedule_to_start"
 	TimeoutToClose = "timeout.start_to_close"

@@ -112,9 +112,9 @@ func RemoteWorkerName(name, tenant, id string) string {
 	return strings.ReplaceAll(name, "@", "-") + remoteMark + hex.EncodeToString(sum[:8])
 }
 
-// RemoteMemberName returns the name of the membership of a remote worker in a role. It is a hash,
-// so that a worker can name only its own memberships: it depends on the id, which only the worker
-// and its servers know.
+// RemoteMemberName returns the name of the membership of a remote worker in a role. The name is a
+// hash that depends on the id, which only the worker and its servers know. So a worker can name
+// only its own memberships.
 func RemoteMemberName(tenant, id, session, role string) string {
 	sum := sha256.Sum256([]byte(tenant + "\x00" + id + "\x00" + session + "\x00" + role))
 	return hex.EncodeToString(sum[:16])
