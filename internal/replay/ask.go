@@ -267,8 +267,8 @@ func (m *machine) wasSent(a *ask) bool {
 	return ok
 }
 
-// hasBegun reports whether the engine may have received the ask. In that case, the history must
-// record that the code gave up on the ask.
+// hasBegun reports whether the engine may have received the ask. If the engine may have received
+// it, a withdrawal of the ask must be recorded in the history.
 func (a *ask) hasBegun() bool {
 	return a.kind != askStep || a.state != stepAsked || a.attempt > 0 || a.task != nil && (a.recorded || a.requested)
 }
