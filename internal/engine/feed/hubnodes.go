@@ -135,8 +135,8 @@ func (h *Hub) ringAll() {
 }
 
 // isSettled reports whether each other live node either sends the changes of a tenant, or could not
-// be reached at the last attempt. In that case waiting longer does not make the feed more complete.
-// The caller must hold the lock.
+// be reached at the last attempt. If so, waiting longer does not make the feed more complete. The
+// caller must hold the lock.
 func (h *Hub) isSettled(tenant string) bool {
 	for _, in := range h.inlets {
 		if !in.failed && !in.origin.has(tenant) {

@@ -62,7 +62,8 @@ func (s *origins) set(shard model.ShardID, o *origin) {
 	}
 }
 
-// claim notes that a node owns shards. This node knows best which shards it owns itself.
+// claim notes that a node says that it owns shards. If this node owns one of them, the feed still
+// takes the changes of that shard from this node, which knows best what it owns.
 func (s *origins) claim(o *origin, shards []model.ShardID) {
 	for _, shard := range shards {
 		o.claims[shard] = true
