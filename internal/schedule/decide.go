@@ -49,9 +49,10 @@ type Counts struct {
 	Triggered  int64 `json:"triggered"`  // of Fired, by a trigger of a person or program
 	Backfilled int64 `json:"backfilled"` // of Fired, by a backfill
 	Skipped    int64 `json:"skipped"`    // ticks that were skipped because another execution was open
-	// Missed ticks: no process served the schedule within the catch-up window, the schedule was
-	// paused, or more than maxBurst (with Allow) or maxScan ticks were due at the same moment. The
-	// number is exact, except that a decision counts maxMissed if it finds more.
+	// Missed counts ticks for which nothing started, for one of three reasons: no process served
+	// the schedule within the catch-up window, the schedule was paused, or more than maxBurst (with
+	// Allow) or maxScan ticks were due at the same moment. The number is exact, except that a
+	// decision counts maxMissed if it finds more.
 	Missed int64 `json:"missed"`
 	Failed int64 `json:"failed"` // executions that failed while the schedule waited for their end
 }
