@@ -51,7 +51,8 @@ func (h *handover) run() {
 	}
 
 	if f := h.open(); f != nil {
-		// Otherwise the worker closes, and another worker may be able to read the state.
+		// Report no results if the worker closes, because another worker may be able to read the
+		// state.
 		if h.ctx.Err() == nil {
 			h.results = allUnmade(h.o, f)
 		}
