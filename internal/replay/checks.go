@@ -98,7 +98,7 @@ func (m *machine) unproven() bool {
 func (m *machine) prove() bool {
 	t := m.twin
 	m.twin = nil
-	if t == nil || t.fed != m.fed { // events have arrived since: this is the first execution
+	if t == nil || t.fed != m.fed { // the code got here for the first time
 		m.again = true
 		m.r.retire(m.r.restart)
 		return false
