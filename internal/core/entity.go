@@ -243,7 +243,8 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s no longer holds its lock", m.Name, m.To))
 	case m.Section != "":
 		// The section that holds the lock makes one call of the entity at a time. The calls that
-		// fill the mailbox wait for the end of that section, so they must not keep its calls out.
+		// fill the mailbox wait for the end of that section, so they must not keep out the calls of
+		// the section.
 	case n.full(m, a):
 		n.refuseFull(d, m, a)
 	case a.Stalled != "":

@@ -28,11 +28,11 @@ const (
 	maxID   = 1000 // of a timer or a task of a run; an id contains names and keys
 )
 
-// Overreach returns which part of a message its sender may not send. The text follows the kind of
-// the message in an error. It is empty when the sender may send the message. Every message that
-// comes from outside the engine passes this check, whether its sender is in this process or not,
-// because a worker can be any program. The caller checks the kind and the tenant.
-// TestEveryFieldOfASentMessage fails for a field that is not in this file.
+// Overreach returns which part of a message its sender may not send. The error that refuses the
+// message has this text after the kind of the message. The text is empty when the sender may send
+// the message. Every message that comes from outside the engine passes this check, whether its
+// sender is in this process or not, because a worker can be any program. The caller checks the kind
+// and the tenant. TestEveryFieldOfASentMessage fails if this file does not check a field.
 func Overreach(m *model.Message, by Sender) string {
 	if with := engineField(m); with != "" {
 		return with
@@ -49,10 +49,11 @@ func Overreach(m *model.Message, by Sender) string {
 	return ""
 }
 
-// engineField returns which part of a message only the engine may set. A past, an order about a
-// dead task, the report of a claim and the runs of a removal name runs by their ids alone. With
-// them, the sender could make the receiver act on runs of other tenants. So could the id of a new
-// run, because the store keeps the runs of all tenants under their ids.
+// engineField returns which part of a message only the engine may set. Several parts of a message
+// name runs by their ids alone: a past, an order about a dead task, the report of a claim, and a
+// list of runs to remove. With these parts, the sender could make the receiver act on runs of other
+// tenants. The same is true of the id of a new run, because the store keeps the runs of all tenants
+// under their ids.
 func engineField(m *model.Message) string {
 	switch {
 	case m.Past != nil:
@@ -78,7 +79,7 @@ func engineField(m *model.Message) string {
 func foreignField(m *model.Message, by Sender) string {
 	start, call := m.Kind == model.MessageStart, m.Kind == model.MessageCall
 	switch {
-	case by != SenderRun && (m.From != (model.Link{}) || m.Section != ""): // the engine names a run
+	case by != SenderRun && (m.From != (model.Link{}) || m.Section != ""): // the engine sets both
 		return "in the name of a run"
 	case by == SenderRun && m.Keep:
 		return "with the order to keep it as a dead letter, although its step gets the answer"

@@ -40,8 +40,8 @@ func loneDeaths(m *model.Message) int {
 // may have been running at that time. The lane must mark each of them before a worker makes it,
 // unless this node has marked it already. Workers make a call alone if a dead owner has marked it.
 // Workers make other suspects alone too, but at most as many as the parameter alone says. Suspect
-// returns how many other suspects it chose. The lane has stored a call after the position upTo when
-// that owner was already dead. Such a call is a suspect only if it has a mark.
+// returns how many other suspects it chose. A call behind the position upTo was stored after the
+// death of that owner, so it is a suspect only if it has a mark.
 func (n *Entity) Suspect(self model.NodeID, upTo int64, alone int) (lone int) {
 	n.suspects = true
 	calls, free := 0, 0
@@ -131,8 +131,8 @@ func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	return items, false
 }
 
-// Note marks calls before workers make them, in case a call kills the process. It sets calls aside
-// that have killed too many owners: it answers them, and returns them with their failures.
+// Note marks calls before workers make them, in case a call kills the process. It sets aside the
+// calls that have killed too many owners: it answers them, and returns them with their failures.
 func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decision, aside []*Item, why []*model.Failure) {
 	before := n.Row
 	for _, it := range items {

@@ -39,7 +39,7 @@ func NewLocal(n Numbers) *Local {
 // Numbers returns the numbers that apply.
 func (l *Local) Numbers() Numbers { return l.numbers }
 
-// Configure changes the numbers. Holders stay.
+// Configure changes the numbers. Tasks that hold the resource keep it.
 func (l *Local) Configure(n Numbers) { l.numbers = n }
 
 // Shortage reports whether a task would have to wait for a permit, and whether it would have to

@@ -12,8 +12,8 @@
 // All rules that select a task apply, not the most specific one. A limit is a promise about a
 // resource ("the mail server gets 10 at a time"). A rule about fewer tasks does not break that
 // promise: "2 per customer" applies in addition to "10 in all". If only the most specific rule
-// applied, a new rule for one customer would exempt that customer's tasks from the limit for all,
-// silently. To make an exception, write selectors that do not select the exception. A task that
+// applied, a new rule for one customer would silently exempt that customer's tasks from the limit
+// for all. To make an exception, write selectors that do not select the exception. A task that
 // needs several limits takes them in canonical order (see Resource.Compare), all or none. Rules
 // refer only to tasks and not to each other, so they have no cycles. Two rules that select the same
 // tasks for the same scope but differ in their numbers contradict each other and are refused.
