@@ -17,10 +17,10 @@ type origin struct {
 func (o *origin) has(tenant string) bool { return o.tenants[tenant] }
 
 // origins says from which node the feed takes the changes of each shard. It takes them from one
-// node at a time: from the last one that has said that it owns the shard. Two nodes may report the
-// move of a shard in any order, because their messages take different ways. So changes of the old
-// owner that arrive after the claim of the new owner are left out. They were durable before the
-// claim. So the gap notice that follows each claim covers them. It is a state machine.
+// node at a time: from the last one that has said that it owns the shard. The reports of two nodes
+// about the move of a shard may arrive in any order. So changes of the old owner that arrive after
+// the claim of the new owner are left out. They were durable before the claim, so the gap notice
+// that follows each claim covers them. An origins is a state machine.
 type origins struct {
 	owner []*origin // by shard; nil if the feed does not get the changes of the shard
 	free  int       // shards without an owner
