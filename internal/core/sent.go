@@ -50,10 +50,10 @@ func Overreach(m *model.Message, by Sender) string {
 }
 
 // engineField returns which part of a message only the engine may set. Several parts of a message
-// name runs by their ids alone: a past, an order about a dead task, the report of a claim, and a
-// list of runs to remove. With these parts, the sender could make the receiver act on runs of other
-// tenants. The same is true of the id of a new run, because the store keeps the runs of all tenants
-// under their ids.
+// refer to runs by their ids alone: a past, an order about a dead task, the report of a claim, and
+// a list of runs to remove. With these parts, the sender could make the receiver act on runs of
+// other tenants. The same is true of the id of a new run, because the store keeps the runs of all
+// tenants under their ids.
 func engineField(m *model.Message) string {
 	switch {
 	case m.Past != nil:

@@ -292,8 +292,8 @@ func BenchmarkAllowDone(b *testing.B) {
 	}
 }
 
-// A message that a place sends again, because it does not know whether it was stored, counts once.
-// The place gets the same probe as the first time.
+// A place sends a message again if it does not know whether the message was stored. Such a message
+// counts once. The place gets the same probe as the first time.
 func TestToldAgain(t *testing.T) {
 	t.Parallel()
 	c := breaker.Config{Failures: 3, Window: time.Hour, Reset: time.Minute, Probes: 2}
