@@ -107,7 +107,7 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 // calls it when no message of the place is on its way. The copy becomes wrong if a grant of the
 // owner crosses a message of the place: the place subtracts the grant from its copy, and then the
 // owner replaces its own number by the number in the message. If the copy is wrong and the place
-// needs no more permits, the place could think that the owner knows this already. Then the place
+// needs no further permits, the place could think that the owner knows this already. Then the place
 // would send no message, and the owner would keep permits for the place.
 func (l *Local) CorrectBelief(want int, tokens int64, over int) {
 	l.want, l.wantTokens, l.over = int64(want), tokens, over
