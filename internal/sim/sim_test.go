@@ -424,7 +424,7 @@ func TestKnownSeedsOfLeaseLengths(t *testing.T) {
 		// back by eight
 		19459,
 		// a node renewed just before the fence of another node arrived; the clock had gone back for
-		// a while, so also the new lease was over
+		// a while, so the new lease was over too
 		12288,
 		// the oracle expected that a node which waits for the workers of new shards also waits
 		// again for those of earlier shards
