@@ -35,9 +35,6 @@ func (s *served) finish(a *lane.Answer) {
 	s.request.Reply(t.size(), func(dst []byte) []byte { return append(dst, mustEncode(t)...) })
 }
 
-// IsForwarded implements lane.Forwarded.
-func (s *served) IsForwarded() {}
-
 // judge returns what the other node gets instead of the answer. It returns nil if the other node
 // gets the answer.
 func (s *served) judge(a *lane.Answer) *told {

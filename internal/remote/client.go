@@ -246,15 +246,13 @@ func (b *Backend) past(ctx context.Context, call callFunc[pb.PastRequest, pb.Pas
 }
 
 // Call calls an operation. A brief call must run at most once, so the client does not repeat it if
-// it may have reached the server. A view changes nothing, so the client repeats it, unless its
-// answer is a stream: two copies of the code would write to the same stream.
+// it may have reached the server.
 func (b *Backend) Call(ctx context.Context, r api.CallRequest) (model.Payload, error) {
 	if err := b.own(r.Address.Tenant); err != nil {
 		return model.Payload{}, err
 	}
 	if r.Brief {
-		_, _, streams := r.Input.CutStream()
-		return verb[pb.CallRequest, pb.ValueReply, model.Payload]{b.client.Call, wire.ReadValueReply, !r.View || streams}.do(ctx, b, wire.CallRequest(r))
+		return askOnce(b.client.Call, wire.ReadValueReply).do(ctx, b, wire.CallRequest(r))
 	}
 	return askUnder(ctx, b, ask(b.client.Call, wire.ReadValueReply), r.RequestID, func(id string) *pb.CallRequest {
 		r.RequestID = id

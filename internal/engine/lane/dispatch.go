@@ -96,7 +96,15 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		l.operate(now, e)
 		return
 	}
-	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil || e.isOutlived() || l.reunion.awaits(e.address) {
+	if l.dead != nil || !e.hold.free() || e.reading.history || e.shard.draining || e.quarantine.why != nil || e.isOutlived() || l.reunion.awaits(e.address) {
+		return
+	}
+
+	// The run that has just started goes to a worker after its commit. But the lane may have
+	// assumed that the address had no run. If the store refuses the batch, the lane dispatches the
+	// run that the address has (see rollback).
+	if e.pending.fresh {
+		e.wait.overlooked = true
 		return
 	}
 

@@ -216,7 +216,6 @@ func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 // operate hands calls to workers, if the calls may run and workers have free slots.
 func (l *Lane) operate(now model.Time, e *entry) {
 	l.handOutCalls(now, e)
-	l.refuseStuck(now, e)
 	l.endClaim(e)
 	if e.known {
 		e.reading.seat.leave() // no call needs the slot

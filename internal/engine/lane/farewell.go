@@ -20,14 +20,6 @@ const unstoredNames = 5
 // ErrStoreAway ends a lane whose store accepted nothing while the node stopped.
 var ErrStoreAway = errors.New("the store accepts no commits while the node stops")
 
-// ErrStopping says that a brief call has not begun, and that no worker will begin it before the
-// server has stopped.
-var ErrStopping = fault.New(fault.Unavailable, "the server stops, and no worker has begun the call: it can be made again, at another server")
-
-// Forwarded is the interface of tokens of callers of other nodes. Such a caller can wait until the
-// shard moves, and then asks the next owner.
-type Forwarded interface{ IsForwarded() }
-
 // Hurry tells the lane that its node is about to stop. If the store accepts nothing, for example
 // because its disk is full, the lane makes a few more attempts, starting now. After them the lane
 // ends, because waiting for the store would only delay the end of the process. Nothing acknowledged
@@ -38,42 +30,9 @@ func (l *Lane) Hurry() {
 		return
 	}
 	l.hurried = true
-	for _, e := range l.sortedEntries((*entry).isEntity) {
-		l.refuseStuck(l.now, e)
-	}
 	if r := &l.recovery; r.stage == stageResend || r.stage == stageRefence {
 		r.at = 0
 	}
-}
-
-// refuseStuck refuses the brief calls of an entity that no worker can begin because the server
-// stops. The shard moves only after the server has answered its callers. So these callers would
-// wait for the shard, and the server would wait for them. The clients of all other calls that wait
-// for code make their calls again on another server.
-func (l *Lane) refuseStuck(now model.Time, e *entry) {
-	a := e.actor
-	if !l.outlive() || a.entity == nil || !l.isStuck(e) {
-		return
-	}
-
-	refused := false
-	for _, it := range slices.Clone(a.entity.Mail()) {
-		_, forwarded := it.Tag.(Forwarded)
-		if !forwarded && it.Tag != nil && it.Once() && a.entity.Forget(it.Tag, "") {
-			l.answer(Answer{Token: it.Tag, Err: ErrStopping})
-			refused = true
-		}
-	}
-	if refused {
-		l.handOutCalls(now, e) // the entity may have nothing left to do
-	}
-}
-
-// isStuck reports whether the calls of an entity wait for something that cannot happen before the
-// server has stopped: for a worker with the code, for a worker that holds the entity, or for the
-// end of a section, whose worker may be gone.
-func (l *Lane) isStuck(e *entry) bool {
-	return e.wait.worker || e.isOutlived() || l.reunion.awaits(e.address) || l.isEarly(e) || e.actor.entity.Row.Locked()
 }
 
 // retryLater sends the batch in flight again after a pause, or moves the fence. A lane whose node
