@@ -94,8 +94,8 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 		// nothing to commit.
 		for i, it := range made {
 			if res := &j.result.Results[i]; res.Unmade && it.Message.OneWay && it.Seq != 0 {
-				// The sender got the answer that the call is stored, so the call becomes a dead
-				// letter.
+				// The worker could not make the call. The sender already has the answer that the
+				// call is stored, so the call becomes a dead letter.
 				l.keepRefused(b, e, it.Message, res.Failure)
 			}
 			switch a := j.answerOf(i, it); {
@@ -111,7 +111,7 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	l.operate(now, e)
 }
 
-// keepUnstored gives back the calls that exist only in a job.
+// keepUnstored gives the calls that exist only in a job back to the entity.
 func (l *Lane) keepUnstored(e *entry, j *job) {
 	var lost []*core.Item
 	for _, it := range j.items {

@@ -25,7 +25,8 @@ type Lane struct {
 	quarantined quarantined
 	budget      budget
 	room        room
-	inTurn      []model.Reason // why a run that was handed out waits; all entries share it
+	// the reason of a run that a worker has just got, until its first turn; all entries share it
+	inTurn []model.Reason
 
 	// The way to the store: one batch fills, one is in flight.
 	number    int64 // of the last batch that was committed

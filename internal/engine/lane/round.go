@@ -62,7 +62,7 @@ func (l *Lane) Wake() model.Time {
 		return 0
 	}
 	if l.backlog.len() > 0 && l.flight == nil && !l.recovery.busy() && !l.recovery.careful() {
-		return 1 // the input that held up the backlog had no effect
+		return 1 // no commit is in flight whose result would continue the backlog
 	}
 	wake := l.recovery.at
 	timers := model.Time(0)
