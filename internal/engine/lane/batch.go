@@ -33,6 +33,11 @@ type building struct {
 	proposals int
 	requests  []model.RunID // inbox rows that the batch moves out of the way; see aside.go
 	asides    []Aside       // messages that the batch moves out of the way
+
+	// ahead has the hand-overs of calls that the batch stores and that workers already run, and
+	// until says how long the batch waits for their results; see ahead.go.
+	ahead []*job
+	until model.Time
 }
 
 type effectKind uint8

@@ -137,7 +137,10 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		// deleted.
 		a.Held = m.Brief
 	}
-	if m.Kind == model.MessageCall && (in.origin.passed || remote && l.isWary(now, e.shard)) {
+	// A passed operation may run ahead of the commit that stores its call (see ahead.go). A view
+	// and a call of a service may not: they do not wait for the calls before them.
+	mayRunAhead := !a.View && !e.address.Stateless()
+	if m.Kind == model.MessageCall && (in.origin.passed && !mayRunAhead || remote && l.isWary(now, e.shard)) {
 		a.Held, a.Early = true, true
 	}
 
@@ -307,6 +310,7 @@ func (l *Lane) handOverCalls(now model.Time, s seat, e *entry, items []*core.Ite
 	j := &job{gen: l.workers.nextGen(), worker: s.worker, seat: s, entry: e, items: items, version: on.Version, since: now}
 	l.jobs[j.gen] = j
 	e.actor.jobs = append(e.actor.jobs, j)
+	l.runsAhead(j)
 	if e.wait.worker {
 		l.workers.unstrand(e) // the entity waited for code that can read an earlier state of it
 	}

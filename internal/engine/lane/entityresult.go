@@ -18,6 +18,7 @@ func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 		return
 	}
 	l.removeJob(j)
+	l.noteSpeed(now, j)
 	j.result, j.size, j.until = r, r.Size(), now
 	l.take(now, j.entry, &resultInput{inputBase{address: &j.entry.address}, j})
 }
@@ -42,6 +43,7 @@ func (l *Lane) finishForgotten(gen uint64, w WorkerID) {
 
 func (l *Lane) removeJob(j *job) {
 	delete(l.jobs, j.gen)
+	l.endAhead(j)
 	j.seat.leave()
 	a := j.entry.actor
 	a.jobs = slices.DeleteFunc(a.jobs, func(o *job) bool { return o == j })

@@ -26,6 +26,9 @@ type pending struct {
 	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
 
 	served int32 // inputs that were applied in the open batch
+	// stored is the position of the first item that the open batch adds to the mailbox of the
+	// entity. It is 0 if there is none.
+	stored int64
 	// how many resumes of the run are not committed; a reached start time is a resume too. While
 	// there are any, no worker continues the run
 	resuming int32
@@ -43,7 +46,7 @@ func (p *pending) endResume() { p.resuming = max(p.resuming-1, 0) }
 
 // undo forgets the parts of refused batches.
 func (p *pending) undo() {
-	p.open, p.flight, p.removing, p.served = false, false, false, 0
+	p.open, p.flight, p.removing, p.served, p.stored = false, false, false, 0, 0
 }
 
 // forget drops the parts that belong to the state of the run, which the lane reads again.

@@ -71,7 +71,7 @@ func (l *Lane) Wake() model.Time {
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
 
-	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.resting.wake(), l.nextAsideTry(), l.reunionWake()} {
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.resting.wake(), l.nextAsideTry(), l.reunionWake(), l.aheadWake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}
