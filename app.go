@@ -58,8 +58,8 @@ func (a *App) Wait(ctx context.Context) error {
 //
 // Close does not wait for a store that accepts no commits, for example because its disk is full. It
 // tries a few more times within a second, and then returns an ErrUnavailable that says what is not
-// stored. Nothing acknowledged is lost: pending calls have failed with the reason, and steps whose
-// outcomes are not stored run again.
+// stored. Close loses nothing that the engine has acknowledged: pending calls get an error with the
+// reason, and a step whose outcome is not stored runs again.
 func (a *App) Close() error {
 	a.closing.Do(func() {
 		if a.cfg.OnClosing != nil {
@@ -153,7 +153,7 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 	return removed, nil
 }
 
-// minSweepAge is how old a blob must be at least before a sweep may remove it.
+// minSweepAge is the smallest age at which a sweep may remove a blob.
 const minSweepAge = time.Hour
 
 // findReferences calls found with every stored value that refers to a blob. It reads the databases

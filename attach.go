@@ -67,7 +67,8 @@ func checkNumbers(cfg *attachment) error {
 	return fault.New(fault.Invalid, "%w", errors.Join(problems...))
 }
 
-// defaultMaxPayload is the largest input or output in bytes, unless the settings say another limit.
+// defaultMaxPayload is the largest input or output in bytes, unless the settings have another
+// limit.
 const defaultMaxPayload = 2 << 20
 
 // attach builds an App from an engine and definitions.

@@ -37,8 +37,8 @@ func (b Breakers) List(ctx context.Context) ([]BreakerInfo, error) {
 }
 
 // Trip opens a circuit breaker as if enough tasks had failed. The breaker closes again according to
-// its rule. Trip returns ErrNotFound for an unknown name: a name that no rule, no stored state and
-// no activity of a running program has. SetRule makes a new name known.
+// its rule. Trip returns ErrNotFound for an unknown name. A name is known if a rule, a stored state
+// or an activity of a running program has it.
 func (b Breakers) Trip(ctx context.Context, name, reason string) error {
 	return public(b.app.cfg.Backend.TripBreaker(ctx, b.app.host.tenant, name, reason))
 }
@@ -49,8 +49,8 @@ func (b Breakers) Reset(ctx context.Context, name string) error {
 }
 
 // Pause stops all tasks at a circuit breaker until the given time. The zero time, or a time in the
-// past, ends the pause. A time before 1970 that is not zero, or after 9999, is ErrInvalid. Like
-// Trip, Pause returns ErrNotFound for an unknown name.
+// past, ends the pause. Pause returns ErrInvalid for a time after 9999, and for a time before 1970
+// that is not zero. Like Trip, Pause returns ErrNotFound for an unknown name.
 func (b Breakers) Pause(ctx context.Context, name string, until time.Time, reason string) error {
 	if y := until.UTC().Year(); !until.IsZero() && (y < 1970 || y > 9999) {
 		return fault.New(fault.Invalid, "pause breaker %s until the year %d: must be from 1970 to 9999", name, y)
@@ -74,9 +74,9 @@ func (b Breakers) SetRule(ctx context.Context, r BreakerRule) error {
 	return public(b.app.cfg.Backend.SetBreaker(ctx, b.app.host.tenant, api.Breaker(r)))
 }
 
-// DeleteRule removes a rule. Breakers that the rule applied to then use the most specific of the
-// remaining rules that match, or the defaults. An activity that had a breaker only because of this
-// rule no longer has one.
+// DeleteRule removes a rule. After that, each breaker of the rule uses the most specific of the
+// remaining rules that match it, or the defaults. An activity that had a breaker only because of
+// this rule no longer has one.
 func (b Breakers) DeleteRule(ctx context.Context, name string) error {
 	return public(b.app.cfg.Backend.DeleteBreaker(ctx, b.app.host.tenant, name))
 }
@@ -89,8 +89,8 @@ type BreakerRule struct {
 	// the end matches every name that starts with the text before it.
 	Name string
 	// Failures is how many failures within Window (1 min) open the breaker. If Failures and Ratio
-	// are both zero, Failures is 5. Ratio is the share of failures that opens the breaker, from 0
-	// to 1, once there are Calls (20) outcomes within Window.
+	// are both zero, Failures is 5. Ratio, from 0 to 1, is the share of failures that opens the
+	// breaker. It applies once Window has at least Calls (20) outcomes.
 	Failures int
 	Ratio    float64
 	Calls    int

@@ -88,8 +88,9 @@ type DeadTask struct {
 	// Fingerprint is a digest of the error without its numbers, ids and quoted parts. Tasks that
 	// failed in the same way have the same fingerprint.
 	Fingerprint string
-	// Requeued counts how often the task was requeued. As is the last task that a requeue created,
-	// and RequeuedAt is when the requeue created it. UndoRequeue sets both to zero.
+	// Requeued counts how often the task was requeued. The field As has the last task that a
+	// requeue created, and RequeuedAt is when the requeue created it. UndoRequeue sets both to
+	// zero.
 	Requeued   int
 	As         Ref
 	RequeuedAt time.Time

@@ -64,6 +64,6 @@ type activityDefinition struct {
 
 func (d activityDefinition) define(r *registry) { r.activity(d) }
 
-// elsewhere reports whether this app does not need the code: the activity is only declared and has
-// a queue, so workers in other processes may execute it.
+// elsewhere reports whether the code may be only in other processes: the activity is only declared
+// and has a queue, so workers in those processes may execute it.
 func (d *activityDefinition) elsewhere() bool { return d.fn == nil && !d.bound && d.queue != "" }

@@ -52,8 +52,8 @@ type Dialer struct {
 	// MaxLoaded is how many executions this process works on at the same time, and how many it
 	// keeps in memory; 10,000. Further executions go to another process, or wait with the reason
 	// no_slot. An execution that waits for a timer, a message, a child or a queued task does not
-	// count as one that the process works on. If too many executions are in memory, the process
-	// unloads waiting executions.
+	// count as an execution that the process works on. If too many executions are in memory, the
+	// process unloads waiting executions.
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at the same time; 1,024.
 	MaxSteps int

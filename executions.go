@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/query"
 )
 
-// Executions lists, describes and operates executions of workflows and tasks. A program that waits
-// for one execution, and workflow code, use the handle of that execution instead ([Execution],
+// Executions lists, describes and operates executions of workflows and tasks. Workflow code, and a
+// program that waits for one execution, use the handle of that execution instead ([Execution],
 // [Ref]).
 type Executions struct{ app *App }
 

@@ -52,8 +52,8 @@ func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (ne
 // PastOption is an option of Fork, Retry, Reset and Import: BeforeStep, AfterPosition, SetResult,
 // Key, Reuse or RequestID. BeforeStep and AfterPosition say how much history the new run keeps.
 // Without them, a fork keeps the whole history or, with SetResult, the part up to the edited
-// result. Reset needs one of the two. Import always stores the whole history and uses only Key,
-// Reuse and RequestID.
+// result. Reset needs BeforeStep or AfterPosition. Import always stores the whole history and uses
+// only Key, Reuse and RequestID.
 type PastOption interface{ applyPast(*pastOptions) }
 
 // BeforeStep keeps the events before the first event of the step, activity or child of that name.

@@ -93,8 +93,8 @@ func Select(ctx WorkflowCtx, fs ...Waitable) (Waitable, error) {
 	return fs[i], nil
 }
 
-// Wait waits for all futures, of any types. It returns the error that is first in the history, or
-// the error of the scope. It cancels nothing.
+// Wait waits for all futures, of any types. It returns the error that comes first in the history,
+// or the error of the scope. It cancels nothing.
 func Wait(ctx WorkflowCtx, fs ...Waitable) error { return remote(ctx.x.Wait(futures(fs))) }
 
 // All waits for all futures and returns their values in order. On the first error it cancels the
@@ -127,8 +127,8 @@ func Race[T any](ctx WorkflowCtx, fs ...*Future[T]) (v T, err error) {
 	return fs[i].Get(ctx)
 }
 
-// FirstN returns the first n values and cancels the other futures. When so many futures have failed
-// that there cannot be n values, it returns the first error.
+// FirstN returns the first n values and cancels the other futures. When failures leave fewer than n
+// futures, it returns the first error.
 func FirstN[T any](ctx WorkflowCtx, n int, fs ...*Future[T]) ([]T, error) {
 	first, err := ctx.x.FirstN(n, futures(fs))
 	if err != nil {

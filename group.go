@@ -49,7 +49,7 @@ type groupWalk struct {
 	r    *registry
 	name string
 	at   string
-	seen map[visit]bool // ends cycles of pointers
+	seen map[visit]bool // stops the walk at cycles of pointers
 }
 
 // visit is a struct behind a pointer. It includes the type, because the first field of a struct has

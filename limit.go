@@ -16,8 +16,8 @@ type Limits struct{ app *App }
 // Limits returns the operations on the limits of the store.
 func (a *App) Limits() Limits { return Limits{a} }
 
-// List returns the limits, sorted by name. For each limit it returns the tasks of all processes
-// that hold permits of the limit or wait for them. It leaves out a process that does not answer
+// List returns the limits, sorted by name. For each limit it returns the tasks, in all processes,
+// that hold a permit of the limit or wait for one. It leaves out a process that does not answer
 // within four seconds.
 func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
 	found, err := l.app.cfg.Backend.Limits(ctx, l.app.host.tenant)

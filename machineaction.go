@@ -19,7 +19,7 @@ type Action struct {
 	verb  verb
 	id    string
 	name  string        // of the activity or workflow
-	arg   func() string // for people
+	arg   func() string // shows the input, for String
 	at    uintptr       // program counter of the user code that asked
 	begin func(*player) *replay.Future
 	out   any   // the *O of Complete
@@ -46,8 +46,8 @@ func (a Action) String() string {
 	return text
 }
 
-// Schedule starts the activity under id. At its end, the engine calls OnActivityCompleted or
-// OnActivityFailed. The id has the role of the option StepKey.
+// Schedule starts the activity under id. When the activity ends, the engine calls
+// OnActivityCompleted or OnActivityFailed. The id has the role of the option StepKey.
 func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 	act := Action{verb: verbSchedule, id: id, name: a.name, at: callerPC()}
 	// The machine may change its input value while the activity runs, so the activity gets a copy.
@@ -106,9 +106,9 @@ func (w *Workflow[I, O]) Complete(out O) Action {
 	return Action{verb: verbComplete, name: w.name, arg: argument(out), out: &out}
 }
 
-// ContinueWith ends this run of a Machine and starts the next run with in, under the same key. The
-// next run gets the signals that the machine has not handled. ContinueWith must be the last action
-// of its list.
+// ContinueWith ends this run of a Machine and starts the next run, with the input in, under the
+// same key. The next run gets the signals that the machine has not handled. ContinueWith must be
+// the last action of its list.
 func (w *Workflow[I, O]) ContinueWith(in I) Action {
 	return Action{verb: verbContinue, name: w.name, arg: argument(in), err: w.ContinueAsNew(in)}
 }

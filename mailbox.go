@@ -19,9 +19,9 @@ type Mailboxes struct{ app *App }
 func (a *App) Mailboxes() Mailboxes { return Mailboxes{a} }
 
 // List returns the waiting calls of an entity, in order. It reads them in pages, so a long mailbox
-// needs little memory here, and calls that arrive or end during the loop may be left out. The owner
-// of the entity answers, even if it is another node. Without an owner, List returns the stored
-// calls.
+// needs little memory in this process. List may leave out calls that arrive or end during the loop.
+// The owner of the entity answers, even if it is another node. Without an owner, List returns the
+// stored calls.
 func (m Mailboxes) List(ctx context.Context, ref EntityRef) iter.Seq2[MailboxCall, error] {
 	return pages(mailboxCallOf, func(cursor string) ([]model.Call, string, error) {
 		to, err := ref.address(m.app.host.tenant)

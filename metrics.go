@@ -13,8 +13,8 @@ type Metrics interface {
 	Register(m *telemetry.Meter) (remove func(), err error)
 }
 
-// startMetrics registers the metrics of an app with the parameter to, and returns their meter. If
-// to is nil, the meter is nil and counts nothing.
+// startMetrics makes the meter of an app and registers its metrics. If to is nil, the meter is nil
+// and counts nothing.
 func startMetrics(to Metrics) (m *telemetry.Meter, remove func(), err error) {
 	if to == nil {
 		return nil, func() {}, nil

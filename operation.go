@@ -63,7 +63,7 @@ func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(Entit
 }
 
 // Call runs the operation and waits for its reply. Calls with the same RequestID are one call. From
-// a workflow, the call is a step: the journal makes the call happen once, so it accepts no
+// a workflow, the call is a step: the journal makes the call happen once, so the call accepts no
 // RequestID. The call waits while no process has the code of the entity.
 func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
 	return invoke[I, O](c, invocation{&o.to, key, opts}, in)

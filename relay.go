@@ -26,7 +26,7 @@ type relay struct {
 const (
 	relayAtOnce = 16               // targets that the relay delivers to at the same time
 	relayWithin = 20 * time.Second // for the delivery of one page
-	// For reading a page, and for recording the verdicts on its messages.
+	// relayNotes is the time for reading a page, and for recording the verdicts on its messages.
 	relayNotes = 10 * time.Second
 	// relayStale is how long after reading a message the relay may still deliver it. After that,
 	// the relay reads the message again first, because another relay may have delivered the

@@ -165,7 +165,7 @@ func (p *RetryPolicy) checkStored() error {
 // ErrorKind selects errors, for RetryPolicy.Except. ErrorType, ErrorIs and ErrorNamed return an
 // ErrorKind.
 type ErrorKind struct {
-	text    string // for people
+	text    string // the result of String
 	matches func(error) bool
 	// names are the names of the kinds and types of failures that the ErrorKind selects. It is
 	// empty if names cannot express the selection.

@@ -33,8 +33,8 @@ func payloadTrouble(log *slog.Logger) *episode.Log {
 	return episode.New(log, "payloads cannot be read or written now; the app tries again", "payloads can be read and written again")
 }
 
-// insist calls f until f succeeds or fails permanently, until it has made p attempts, or until ctx
-// ends. If p is patient, the number of attempts has no limit.
+// insist calls f until f succeeds or fails permanently, until insist has made p attempts, or until
+// ctx ends. If p is patient, the number of attempts has no limit.
 func (h *host) insist(ctx context.Context, p patience, what string, f func() (model.Payload, error)) (model.Payload, error) {
 	var trouble *episode.Source
 	pause := firstPause
@@ -49,7 +49,7 @@ func (h *host) insist(ctx context.Context, p patience, what string, f func() (mo
 
 		if trouble == nil {
 			trouble = h.payloads.Source("of", what)
-			defer trouble.Leave() // the last failing call ends the episode
+			defer trouble.Leave() // when the last failing call has left, the episode ends
 		}
 
 		trouble.Fail(err)

@@ -24,10 +24,10 @@ type Singleton[P any] struct {
 
 // NewSingleton defines a singleton. The code runs until ctx ends.
 //
-// The context ends when the app closes. It also ends when the process may lose its lease, a fifth
-// of the duration of the lease before another process can start the code. Before the code does
-// something that does not stop with ctx, it should check ctx.Err(). The code must return soon after
-// ctx has ended.
+// The context ends when the app closes. It also ends when the process may lose its lease. From that
+// moment it takes at least a fifth of the duration of the lease until another process can start the
+// code. Before the code does something that does not stop with ctx, it should check ctx.Err(). The
+// code must return soon after ctx has ended.
 //
 // If the code returns nil, the process starts it again after RestartAfter. After an error or a
 // panic, the process releases the lease, so that another process can try. The process itself waits

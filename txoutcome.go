@@ -79,7 +79,7 @@ func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time
 		}
 		t, err := ref.api(a.host)
 		if err != nil {
-			return false, nil // as above
+			return false, nil // another program wrote this row
 		}
 		d, err := a.host.decidingRun(ctx, t)
 		return isExpired(&d, err, userdb.Time(o.At), now)
@@ -115,9 +115,8 @@ func mayBeRetried(s model.Status) bool {
 
 // isExpired reports whether the sweep may remove the outcomes of a run. The sweep may remove them
 // if the run has been closed for the retention time and cannot be retried. While the engine knows
-// the run, the age of an outcome does not matter, because it may be that no process has journaled
-// an old outcome yet. If the engine no longer knows the run, the outcomes expire at the age
-// orphaned.
+// the run, the age of an outcome does not matter, because the journal may still lack an old
+// outcome. If the engine no longer knows the run, the outcomes expire at the age orphaned.
 func isExpired(d *api.Description, err error, last, now time.Time) (bool, error) {
 	switch {
 	case fault.Is(err, fault.NotFound):

@@ -17,8 +17,7 @@ func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name}
 // Handle makes fn the code that serves the update. Each call of the update runs fn in a coroutine
 // of its own, and the coroutines start in the order of arrival. The validators run before fn and
 // must not wait. If a validator returns an error, the caller gets that error. Updates that arrive
-// before the code calls Handle wait until the code calls Handle. A second Handle of the same name
-// replaces the first.
+// earlier wait until the code calls Handle. A second Handle of the same name replaces the first.
 //
 // When the workflow function returns or continues as new, the engine refuses updates whose handlers
 // still run. WaitUpdates waits for these handlers.
@@ -54,8 +53,8 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 }
 
 // Call sends the update and waits for its answer. Calls with the same RequestID are one update.
-// From a workflow, the call is a step: the journal makes the call happen once, so it accepts no
-// RequestID.
+// From a workflow, the call is a step: the journal makes the call happen once, so the call accepts
+// no RequestID.
 func (u *Update[I, O]) Call(c Caller, to Target, in I, opts ...CallOption) (out O, err error) {
 	defer publish(&err)
 	from, o := c.caller(), callOptions(opts)

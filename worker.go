@@ -71,8 +71,8 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	return nil
 }
 
-// If a test has set Checks.Ran, watch returns h with an addition: it calls Checks.Ran after every
-// attempt. Without Checks.Ran, watch returns h unchanged.
+// watch returns a handler that does what h does and calls Checks.Ran after every attempt. Only
+// tests set Checks.Ran. Without it, watch returns h unchanged.
 func (a *App) watch(h pool.Handler) pool.Handler {
 	c := a.cfg.Checks
 	if c == nil || c.Ran == nil {

@@ -87,8 +87,8 @@ func (ctx WorkflowCtx) send(r api.Request, o *stepOptions) error {
 	return err
 }
 
-// messageOf turns a request into the message that a workflow records and sends. The engine must
-// store such a call, because the journal refers to it.
+// messageOf turns a request into the message that a workflow records and sends. If the request is a
+// call, the engine must store the call, because the journal refers to it.
 func messageOf(r api.Request) (model.Message, error) {
 	switch r := r.(type) {
 	case *api.SignalRequest:

@@ -93,9 +93,9 @@ func inUTC(v reflect.Value) error {
 	return nil
 }
 
-// entriesInUTC converts the times in the keys and values of a map. A time that encodes itself with
-// its zone may make two keys equal. entriesInUTC refuses such a map, because it would lose one of
-// the two entries, and not always the same one.
+// entriesInUTC converts the times in the keys and values of a map. If the type of the keys encodes
+// times with their zones, two keys may become equal. entriesInUTC refuses such a map, because it
+// would lose one of the two entries, and not always the same one.
 func entriesInUTC(m reflect.Value) error {
 	if m.Len() == 0 {
 		return nil

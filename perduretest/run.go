@@ -15,7 +15,7 @@ import (
 
 // Config has the settings of a test. The zero value is right for most tests.
 type Config struct {
-	// Instead are definitions that replace the definitions of the same name. Use them to put test
+	// The definitions in Instead replace the definitions of the same name. Use them to put test
 	// doubles into a group that the program defines as a whole.
 	Instead perdure.Group
 	// Patience is how much virtual time may pass before the test fails. The default is 20 years.

@@ -64,8 +64,7 @@ var (
 	derivers = set("Workflow.KeyedBy", "Activity.StepKeyedBy")
 )
 
-// names are the names of parameters in the face whose argument is stored. A stored name must never
-// change.
+// names are the parameters of the face that take a stored name. A stored name must never change.
 var names = set("name", "change")
 
 // pools are types that bypass the transaction of a transactional activity.

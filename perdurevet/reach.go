@@ -11,11 +11,11 @@ import (
 // reach is a forbidden action of a function, direct or through other functions.
 type reach struct {
 	Check check
-	What  string   // time.Now
+	What  string   // such as time.Now
 	Hint  string   // the problem and what to write instead
 	Where string   // file and line
 	via   string   // the function of another package that does the action
-	node  ast.Node // where
+	node  ast.Node // the place of the action
 }
 
 // funcFact is what the analysis of a package tells the analysis of other packages about a function.

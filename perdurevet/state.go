@@ -229,8 +229,8 @@ func (p *program) lastField(e ast.Expr) *types.Var {
 	}
 }
 
-// reportReads reports variables that workflow code reads and that steps or entities change, and
-// methods that change their receiver.
+// reportReads reports two mistakes of workflow code: it reads a variable that a step or an entity
+// changes, or it calls a method that changes its receiver.
 func (p *program) reportReads(f *function) {
 	if f.test || f.role == roleMachine {
 		return

@@ -42,8 +42,8 @@ type load struct {
 
 // outcome is what one process has measured.
 type outcome struct {
-	// Done counts operations that ended during the measurement. All also counts those that ended
-	// before and after it.
+	// Done counts operations that ended during the measurement. All also counts the operations that
+	// ended before and after it.
 	Done, All int64
 	P50, P99  time.Duration
 	CPU       time.Duration
@@ -167,7 +167,7 @@ func milliseconds(d time.Duration) string {
 // toMillis returns a time in milliseconds.
 func toMillis(d time.Duration) float64 { return d.Seconds() * 1000 }
 
-// sum adds up what all processes have done. The percentiles are those of the slowest process.
+// sum adds up what all processes have done. The total gets the percentiles of the slowest process.
 func sum(all []outcome) (total outcome) {
 	for _, o := range all {
 		total.Done += o.Done

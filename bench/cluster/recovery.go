@@ -86,8 +86,9 @@ func (b *bench) recovery(ctx context.Context) error {
 	return nil
 }
 
-// restart kills a process in the middle of a long workflow and starts it again. It returns how long
-// the second process takes, from the opening of its app, and until the result from its start.
+// restart kills a process in the middle of a long workflow and starts it again. The times in r
+// start when the second process opens its app. started is the time from the start of that process
+// to the result.
 func (b *bench) restart() (r resumed, started time.Duration, err error) {
 	s := b.settings()
 	s.CrashAt = chainCrash
@@ -144,7 +145,8 @@ func (b *bench) takeover(ctx context.Context) error {
 			failed++
 			fmt.Printf("    call %s failed: %v\n", m.key, m.err)
 		case dead[shardOf(m.key, len(dead))] && m.begun.Before(answered) && m.ended.After(served):
-			// The call began before all probes were answered, and its own answer came later.
+			// This call began before all probes were answered, and was answered after them. So it
+			// may also have waited for a shard without an owner.
 			served = m.ended
 		}
 	}

@@ -69,8 +69,8 @@ func (b *bench) printSteps(n int, link string, o outcome) {
 		count(n, "process", "processes"), link, b.rate(o), milliseconds(o.P50), milliseconds(o.P99), o.cpuEach())
 }
 
-// judgeSteps compares the share of the rate of one process, in percent, and the ratio of the p99
-// with the bars.
+// judgeSteps compares two figures with the bars: the rate, in percent of the rate of one process,
+// and the p99, as a multiple of the p99 of one process.
 func (b *bench) judgeSteps(n int, link string, share, late float64) {
 	const rate = "steps: rate of %d processes against one, links %s"
 	switch {

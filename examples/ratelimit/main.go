@@ -4,9 +4,13 @@
 //
 //	go run ./examples/ratelimit [store URL]
 //
-// If the store is a file, only the program itself can inspect the limit and the breaker. If it is a
-// PostgreSQL database, you can also inspect and change them from outside: perdure breaker list,
-// perdure limit set quota --rate 50/1s.
+// By default the store is in memory, so only the program itself can inspect the limit and the
+// breaker. If you give a file or a PostgreSQL database, you can also inspect and change them from
+// outside while the program runs:
+//
+//	go run ./examples/ratelimit file:ratelimit.db
+//	perdure breaker list --store file:ratelimit.db
+//	perdure limit set quota --rate 50/1s --store file:ratelimit.db
 package main
 
 import (

@@ -45,8 +45,8 @@ type Admin interface {
 	// kinds, except the settings that hold keys and sessions of browsers.
 	Settings(ctx context.Context, tenant, kind string) ([]Setting, error)
 	// SetSetting creates, replaces or removes a setting. The engine makes the same checks as the
-	// separate call for settings of this kind. SetSetting returns Conflict if the version of the
-	// setting is not the one that the caller expects.
+	// separate call for settings of this kind. SetSetting returns Conflict if the setting does not
+	// have the version that the caller expects.
 	SetSetting(ctx context.Context, c SettingChange) (Setting, error)
 
 	// Nodes lists the nodes of the cluster.

@@ -36,8 +36,8 @@ type Client interface {
 	// Start starts an execution, or attaches to the execution of the key. It returns Conflict if
 	// that execution has another input.
 	Start(ctx context.Context, r StartRequest) (StartReply, error)
-	// StartMany starts many executions in one call: thousands cost little more than one. The
-	// replies have the order of the requests. If the engine refuses the whole call, it has
+	// StartMany starts many executions in one call: thousands of starts cost little more than one.
+	// The replies have the order of the requests. If the engine refuses the whole call, it has
 	// processed no request. If the connection to a server is lost, some executions may have
 	// started.
 	StartMany(ctx context.Context, rs []StartRequest) ([]StartedReply, error)
@@ -94,8 +94,9 @@ type Client interface {
 	// or no live process has what they need: their code, the version that they are pinned to, or a
 	// worker for their queue. A page may be empty although more pages follow.
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
-	// Missing says why no live process would run an execution of the address's type or, if t is
-	// set, the task. It returns nil if a process would run the execution or the task.
+	// Missing says why no live process would run an execution with the type of this address. If t
+	// is set, Missing says why no live process would execute that task. It returns nil if a process
+	// would do so.
 	Missing(ctx context.Context, a model.Address, t *model.TaskSpec) (*model.Reason, error)
 	Histories
 	Batches
@@ -123,7 +124,7 @@ type StartRequest struct {
 	// RequestID lets a caller repeat a start with a reuse policy without starting two runs. It may
 	// be empty.
 	RequestID string
-	// With are signals that arrive in the same commit as the start, even if the execution already
+	// The signals in With arrive in the same commit as the start, even if the execution already
 	// exists.
 	With []Message
 	// Labels are the labels of a new execution, sorted by name. An existing execution keeps its own

@@ -49,8 +49,8 @@ type Entities interface {
 	// entity, a list has only the stored calls.
 	Mailbox(ctx context.Context, r MailboxRequest) (model.Calls, error)
 	// EditEntity replaces the state of an entity if its version is still r.Version, and returns the
-	// new version. It fails with fault.Conflict if the version is another one, while an operation
-	// runs, and while a workflow holds the lock.
+	// new version. It fails with fault.Conflict if the entity has another version, while an
+	// operation runs, and while a workflow holds the lock.
 	EditEntity(ctx context.Context, r EditRequest) (model.EntityVersion, error)
 	// TakeItems opens, reads, keeps open or leaves the stream of a view. A read waits a while for
 	// items. After an empty page the caller should ask again. TakeItems returns NotFound if the

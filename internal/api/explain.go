@@ -35,7 +35,7 @@ type ExplainedNode struct {
 	// Run and Status are set only for an execution.
 	Run    model.RunID
 	Status model.Status
-	// Reasons say why it makes no progress, the main reason first.
+	// Reasons say why the execution or entity makes no progress, the main reason first.
 	Reasons []model.Reason
 	// Unknown says why the engine could not read this node; empty if it could.
 	Unknown string

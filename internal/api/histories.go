@@ -68,9 +68,9 @@ type PastReply struct {
 	// Position is the place of the cut: the new run keeps the events of the source up to this
 	// position. Total is how many events the source has.
 	Position, Total int64
-	// Blanks are the exceptions up to Position: events that the new run leaves out. Added are the
-	// exceptions after Position: events that the new run keeps. Again are starts of children whose
-	// outcomes the new run waits for again.
+	// Blanks and Added are the exceptions. Blanks are events up to Position that the new run leaves
+	// out. Added are events after Position that the new run keeps. Again has the starts of children
+	// whose outcomes the new run awaits again.
 	Blanks, Added, Again []model.Event
 }
 

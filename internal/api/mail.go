@@ -47,7 +47,7 @@ func (*CallRequest) request()   {}
 
 // Inbox describes a table of the store into which any transaction can write messages.
 type Inbox struct {
-	// Here is an SQL expression. It is true if the database of the transaction has the tables of a
+	// The SQL expression Here is true if the database of the transaction has the tables of a
 	// Perdure store and the database user may use them. The expression never fails.
 	Here string
 	// Put is an SQL statement that stores a message if the database belongs to this store. Its

@@ -18,8 +18,8 @@ const (
 type Views interface {
 	// Views returns the saved views of a tenant, sorted by name.
 	Views(ctx context.Context, tenant string) ([]View, error)
-	// SetView creates or replaces a view. It returns Conflict if the version of the view is not the
-	// one that the caller expects.
+	// SetView creates or replaces a view. It returns Conflict if the view does not have the version
+	// that the caller expects.
 	SetView(ctx context.Context, c ViewChange) (View, error)
 	// DeleteView removes a view, or returns NotFound.
 	DeleteView(ctx context.Context, t ViewTarget) error

@@ -21,9 +21,9 @@ import (
 // blocks the run, and Evict, free the slot too. So a run that is in the memory of the worker and
 // waits for a timer, a message, a child or a queued task takes no slot. Query and Recall take no
 // slot either. The engine never uses more slots than the worker offers, with two exceptions: a run
-// that the worker brings along when it joins, and a run that the worker keeps because the commit
-// that would have taken it away failed. Without a free slot, a run goes to another worker, or waits
-// with the reason model.WaitSlot.
+// that the worker brings along when it joins, and a run that stays with the worker because the
+// commit that should take it away has failed. Without a free slot, a run goes to another worker, or
+// waits with the reason model.WaitSlot.
 type Worker interface {
 	// Activate gives the worker a run, with its whole history so far. The worker may keep a. It
 	// must change neither a nor the events, because the engine shares them.

@@ -109,7 +109,7 @@ func checkLengths(m *module) (problems []string) {
 // the check.
 var unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME)\b`)
 
-// checkUnfinished finds these words anywhere in a file.
+// checkUnfinished finds words that mark unfinished work, anywhere in a file.
 func checkUnfinished(m *module) (problems []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {

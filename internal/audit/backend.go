@@ -104,8 +104,8 @@ func (b *backend) ofSchedule(ctx context.Context, call string, a model.Address, 
 	return b.log.record(ctx, api.AuditEntry{Tenant: a.Tenant, Call: call, Resource: about(a)}, act)
 }
 
-// Deliver records a message as the call that it stands for: cancels, and starts of and signals to
-// schedules.
+// Deliver records a message as the call that the message stands for. It records cancel requests,
+// starts of schedules, and signals to schedules.
 func (b *backend) Deliver(ctx context.Context, m *model.Message) error {
 	act := func(ctx context.Context) (any, error) { return nil, b.Backend.Deliver(ctx, m) }
 	switch m.Kind {

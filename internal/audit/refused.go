@@ -88,7 +88,8 @@ func (l *Log) refuse(who *authn.Call, action authz.Action, err error) {
 	})
 }
 
-// admit reports whether an attempt is recorded, and how many equal attempts before it were not.
+// admit reports whether an attempt is recorded, and how many equal attempts before it have no
+// entry.
 func (l *Log) admit(a attempt) (unrecorded int64, ok bool) {
 	now := l.config.Now()
 	l.mu.Lock()

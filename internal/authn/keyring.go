@@ -64,8 +64,8 @@ func NewKeyring(static *AdminKey) *Keyring {
 }
 
 // Set replaces the stored keys and the set of disabled tenants. It ends the calls of callers whose
-// key was removed or has changed, and of callers whose tenant was disabled. The calls of a key with
-// another expiry continue until then.
+// key was removed or has changed, and of callers whose tenant was disabled. If only the expiry of a
+// key has changed, its calls continue until the new expiry.
 func (r *Keyring) Set(keys []Key, disabled map[string]bool) {
 	r.setting.Lock()
 	defer r.setting.Unlock()

@@ -18,7 +18,8 @@ const pageSize = 200
 // and may pass results of its own to tell.
 //
 // If list returns an error, or if ctx ends, fan yields one more result after all others. The
-// function last makes this result from the error of list, or from the cause of the end of ctx.
+// parameter last is a function that makes this result from the error of list, or from the cause of
+// the end of ctx.
 //
 // When the caller stops iterating, fan cancels the context that it has passed to list and do. It
 // starts no further calls of do, and waits for the running calls.

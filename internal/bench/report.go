@@ -96,8 +96,8 @@ func (s *Store) beyond(peer string, w Workload, figure func(Result) float64) (_ 
 	return median(values)
 }
 
-// kept divides the figure of a system in the workload w by its figure in the workload named by the
-// parameter of. Both figures are of the same round. kept returns the median over the rounds.
+// kept divides the figure of a system in one workload (w) by its figure in another workload (of) in
+// the same round, and returns the median over the rounds.
 func (s *Store) kept(system string, w, of Workload, figure func(Result) float64) (_ float64, ok bool) {
 	var values []float64
 	for _, x := range s.of(system, w) {

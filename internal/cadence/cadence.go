@@ -60,9 +60,9 @@ func wrong(field, value, format string, args ...any) error {
 	return fault.New(fault.Invalid, "%w", &FieldError{Field: field, Value: value, Text: fmt.Sprintf(format, args...)})
 }
 
-// options of the parser: five fields, or six with seconds in front, names such as @daily, and L, W
-// and # for days. If both day of month and day of week are restricted, either may match, as in
-// every crontab.
+// options are the options of the parser. A line has five fields, or six with seconds in front, or
+// is a name such as @daily. Fields for days may use L, W and #. If both day of month and day of
+// week are restricted, either may match, as in every crontab.
 const options = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.Extended | cron.DowOrDom
 
 // fieldNames are the names of the fields of a line with six fields.

@@ -99,7 +99,8 @@ func rollMixed(t *testing.T, old, now release, different bool) {
 	f.serve(1, now) // upgrades the schema
 	f.awaitRounds("one server of each release")
 	f.runCommands(old, now)
-	// The other server has opened the schema of its release. So they do not connect, and say why.
+	// The other server has opened the schema of its release. So the two servers do not connect to
+	// each other, and say why.
 	f.sites[1].server.await("version 14 of the schema", mixedLimit)
 	f.serve(0, now)
 	f.awaitRounds("two servers of this release")

@@ -44,8 +44,8 @@ var (
 	whichStage  = perdure.NewQuery[perdure.Void, string]("stage")
 )
 
-// The texts with which an execution of the workflow stages says what it waits for, in its first and
-// in its second stage.
+// The workflow named stages has two stages. These are the texts with which an execution says what
+// it waits for in the first stage and in the second stage.
 const (
 	stageOne = "waits for signal first"
 	stageTwo = "waits for promise second"

@@ -275,8 +275,8 @@ func (n deadName) find(ctx context.Context, b api.Backend) (api.DeadID, error) {
 		}
 	}
 
-	// The id of a step is the id that a submitted task with this run would have, and a name of the
-	// step. So an id that looks whole may be the beginning of the ids of steps.
+	// The id of a dead task contains the run. If the task was a step, the name of the step follows.
+	// So an id that looks whole may be only the beginning of the ids of steps.
 	short := search{abbreviation: abbreviationOf(n.text), what: "dead task"}
 	for r := (api.DeadRequest{Tenant: n.tenant, Limit: 500}); ; {
 		page, err := b.ListDead(ctx, r)

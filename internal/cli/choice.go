@@ -86,7 +86,7 @@ func first(all ...sourced) sourced {
 	return sourced{}
 }
 
-// of returns a value of the profile of a choice.
+// of returns a value together with its origin: the profile of the choice.
 func (t *choice) of(value string) sourced { return sourced{value, "profile " + t.profile.value} }
 
 // chooseProfile finds the profile of a command. A command uses no profile if a flag names a store

@@ -38,9 +38,10 @@ type passing struct{ error }
 // Unwrap returns the reason.
 func (p passing) Unwrap() error { return p.error }
 
-// refuseStart returns the error of a server that does not start. It is a refusal, unless the reason
-// may go away by itself: a store that does not answer in time or has no room, or an address that is
-// taken. An interrupt and a failure of Perdure itself are neither.
+// refuseStart returns the error of a server that does not start. The error has the type passing if
+// the reason may go away by itself: a store that does not answer in time or has no room, or an
+// address that is taken. For an interrupt, and for a failure of Perdure itself, refuseStart returns
+// err unchanged. All other errors get the type refusal.
 func refuseStart(err error) error {
 	if err == nil {
 		return nil

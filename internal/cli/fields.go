@@ -49,8 +49,8 @@ func (o *options) chooseFields(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// field is a field that the user wants. The list in has the inner fields that the user wants. If
-// the list is empty, the user wants the whole field.
+// field is a field that the user wants. field.in has the inner fields that the user wants. If
+// field.in is empty, the user wants the whole field.
 type field struct {
 	name string
 	in   []field

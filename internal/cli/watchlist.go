@@ -91,8 +91,8 @@ func (w *watchedList) readAll(ctx context.Context, show func(*api.Description) e
 	return nil
 }
 
-// news reports whether the status or the reason of an execution differs from the last printed ones.
-// It remembers the new ones.
+// news reports whether the status or the reason of an execution has changed since it was last
+// printed. It remembers the new status and reason.
 func (w *watchedList) news(d *api.Description) bool {
 	s := summarise(d)
 	state := s.Status + " " + s.Reason

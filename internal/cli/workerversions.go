@@ -20,8 +20,8 @@ type versionShape struct {
 	// Version is empty in the line of the executions that are not pinned.
 	Version string `json:"version"`
 	// Workers counts the live workers that run workflows. Several workers at one node count as one,
-	// because a node announces each version once. Draining are the ones whose node takes no new
-	// work.
+	// because a node announces each version once. Draining counts the workers whose node takes no
+	// new work.
 	Workers  int `json:"workers"`
 	Draining int `json:"draining"`
 	// Open counts the open executions that only this version continues.

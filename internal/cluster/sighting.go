@@ -30,8 +30,8 @@ const marginShare = 10
 // clock is not enough to treat a node as dead. The node must also have been silent for the length
 // of its lease, by this node's own clock. Without this rule the first node that renews after a jump
 // would fence all others. The parameter by is how far the store's clock was ahead of this node's
-// clock, or behind it. For a lease with a margin of less than twice that, it counts as a jump even
-// if doubt is false.
+// clock, or behind it. If the margin of a lease is less than twice that difference, the difference
+// counts as a jump for that lease, even if doubt is false.
 func (m *Membership) Doubt(doubt bool, by time.Duration) {
 	m.off = by.Abs()
 	if doubt {
@@ -45,7 +45,8 @@ func (m *Membership) Doubt(doubt bool, by time.Duration) {
 // machines are never the same, so only a difference of more than half a lease counts as a jump. The
 // caller calls Distrust before the first view.
 func (m *Membership) Distrust(by time.Duration) {
-	// By the rule of Doubt, a difference counts if it is more than half a margin.
+	// By the rule of Doubt, a difference counts if it is more than half a margin. Divided by
+	// marginShare, it counts only if it is more than half a lease.
 	m.wasOff = by.Abs() / marginShare
 }
 
@@ -68,10 +69,10 @@ func (m *Membership) watch(mono time.Duration) {
 			s = sighting{}
 		}
 		if s.expires != n.Expires {
-			// A lease that was written since the last view ends no earlier than its length after
-			// the time of that view, unless the store's clock went back in between. A new lease
-			// that has already expired is odd too. Then the last view is older than the lease, and
-			// this node does not know what the clock did since then.
+			// If a lease was written after the last view, the time from that view to the end of the
+			// lease is at least the length of the lease, unless the store's clock went back in
+			// between. A new lease that has already expired is odd too. Then the last view is older
+			// than the lease, and this node does not know what the clock did since then.
 			early := m.lastView != 0 && n.Expires < max(m.lastView.Add(ttl), m.view.Now)
 			odd := wrong || early
 			s = sighting{epoch: n.Epoch, expires: n.Expires, since: mono, odd: odd, lasts: m.lengthOf(n, s.lasts, odd)}

@@ -180,9 +180,9 @@ func TestJumpFencesNoLongLease(t *testing.T) {
 	}
 }
 
-// A node renews its lease at 5 s and dies. A node with a longer lease fences it when that lease has
-// ended. If the store's clock has jumped, the other node waits for the length of that lease from
-// when it has seen the lease, at 12 s.
+// A node with a short lease renews it at 5 s and dies. A node with a longer lease fences the dead
+// node when the short lease has ended. If the store's clock has jumped, that node waits for the
+// length of the short lease after 12 s, when it first saw the lease.
 func TestShortLeaseIsNotProlonged(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ jump, fenced time.Duration }{{0, 16 * s}, {24 * time.Hour, 22 * s}} {
@@ -204,7 +204,7 @@ func TestShortLeaseIsNotProlonged(t *testing.T) {
 
 // The store's clock goes back for a while. In that time a node with a long lease renews it, by the
 // wrong clock, so its lease expires soon after the clock is right again. A node with a short lease
-// does not fence it before its next renewal, a minute later.
+// does not fence that node, whose next renewal comes a minute later.
 func TestJumpBackForAWhileFencesNoLongLease(t *testing.T) {
 	t.Parallel()
 	const long, back = 300 * s, 288 * s

@@ -171,7 +171,8 @@ func (c *Codec) CheckType(t reflect.Type) error {
 const overhead = 1 << 10
 
 // MaxStored returns the size of the largest payload in the store, if values may have up to most
-// bytes. A most of 0 means the default limit of 2 MiB.
+// bytes. A most of 0 means the default limit of 2 MiB. If values are stored as plain JSON,
+// MaxStored returns most unchanged.
 func MaxStored(s payload.Codec, most int) int {
 	if len(s.Chain) == 0 && (s.Format == nil || s.Format == payload.JSON) {
 		return most

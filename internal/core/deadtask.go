@@ -14,8 +14,8 @@ type StoredDeadTask struct {
 }
 
 // hasChanged reports whether a dead task has been requeued since the sender of the order looked at
-// the task. The count alone does not show this: if one requeue was undone and another followed, the
-// count is the same as before. In that case the order names a run that is no longer the last one.
+// the task. It compares the count and the last run. The count alone is not enough: if one requeue
+// was undone and another followed, the count is the same as before.
 func (l *StoredDeadTask) hasChanged(o *model.DeadTaskOrder) bool {
 	last := l.Body.Requeued.Run
 	return l.Count != o.Count || !o.Run.IsZero() && !last.IsZero() && o.Run != last
@@ -54,9 +54,9 @@ func DeliverDeadTaskOrder(x *Execution, m *model.Message, dead *StoredDeadTask, 
 }
 
 // requeue schedules the task again. If several clients that have seen the same state of the dead
-// task send this order, only the first order schedules the task (E38). If no workflow scheduled the
-// task, requeue begins another run of the same key. If a workflow scheduled it as a step, requeue
-// sends a start to a new address, in the commit that marks the dead task as requeued.
+// task send this order, only the first order schedules the task. If no workflow scheduled the task,
+// requeue begins another run of the same key. If a workflow scheduled it as a step, requeue sends a
+// start to a new address, in the commit that marks the dead task as requeued.
 //
 //arch:parameters the same values as DeliverDeadTaskOrder
 func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Time, fresh model.RunID) (*Execution, Decision) {

@@ -56,8 +56,8 @@ type Decision struct {
 	Retry string
 	// Begins says that the start time of the run has arrived, so its code may run.
 	Begins bool
-	// Diverged says that the worker ran ahead of events that it had not seen. The core has dropped
-	// the rest of the turn.
+	// Diverged says that the worker ran ahead of events that it had not seen. The core has applied
+	// only the facts at the beginning of the turn (I9).
 	Diverged bool
 	// Answer goes to the sender of the input. Pending says that there is no answer yet: the code
 	// gives it later, as a Reply.

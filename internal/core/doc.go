@@ -6,7 +6,8 @@
 // caller passes in the time, fresh ids and everything it has read from a store. That makes the
 // package testable exhaustively, by fuzzing and by simulation from a seed.
 //
-// Tests refer to these invariants by number:
+// Tests refer to the following invariants by number. The numbers E1 … and L1 … in tests refer to
+// the invariants in internal/archtest/testdata/invariants.txt.
 //
 //	I1  Positions of events are 0, 1, 2, … without a gap; times never decrease.
 //	I2  Nothing is appended to a closed run.

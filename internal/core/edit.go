@@ -11,10 +11,9 @@ import (
 // operation runs, because the operation works on the old state. It also refuses while a section
 // holds the lock, because only that section may change the entity.
 //
-// A state records the version of its Go type. An edit may name a version, but it cannot lower the
-// version: the new state gets at least the version of the state that it replaces, because the
-// operator has edited that state. If there was no state, the new state gets at least the version
-// that the workers use.
+// A state records the version of its Go type. An edit may name a version. The new state never gets
+// a lower version than the state that it replaces, because the operator has edited that state. If
+// there was no state, the new state gets at least the version that the workers use.
 func (n *Entity) edit(d *Decision, m *model.Message, a *Arrival, now model.Time) {
 	n.expire(now)
 	has := n.Row.VersionNow()

@@ -71,20 +71,21 @@ func (it *Item) Once() bool { return it.Message.Brief && !it.View }
 
 // Arrival describes how a message arrived at an entity.
 type Arrival struct {
-	// Stored gives the item a row, so that it survives a crash. Its sender relies on that.
+	// Stored gives the item a row, so that it survives a crash. The sender of the message relies on
+	// that.
 	Stored bool
 	// Held keeps the item from workers until Begin says that its row is stored. The row of a call
 	// that is made at most once is a warning: an owner that finds it after a crash must assume that
 	// a worker may have made the call.
 	Held bool
-	// Early makes the entity hold the call even if it is a view. Later calls wait behind the call,
-	// unless it is a view or a call of a service. The lane sets Early if the commit that sends the
-	// call is not durable yet, or if the call may have killed the last owner.
+	// Early makes the entity hold the call even if it is a view. Later calls wait behind the held
+	// call, unless the held call is a view or a call of a service. The lane sets Early if the
+	// commit that sends the call is not durable yet, or if the call may have killed the last owner.
 	Early bool
 	View  bool
 	Tag   any
 	// Room is how many calls may wait, and Bytes is how many bytes these calls may have. If Bytes
-	// is zero, MailboxBytes applies. Neither counts a call that runs.
+	// is zero, MailboxBytes applies. A call that runs counts for neither.
 	Room, Bytes int
 	// Life is how long the entity keeps a state that the message creates. StateVersion is the
 	// version of the state's type.
@@ -242,7 +243,8 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s no longer holds its lock", m.Name, m.To))
 	case m.Section != "":
 		// The section that holds the lock makes one call of the entity at a time. The calls that
-		// fill the mailbox wait for the end of that section, so they must not keep its calls out.
+		// fill the mailbox wait for the end of that section, so they must not keep out the calls of
+		// the section.
 	case n.full(m, a):
 		n.refuseFull(d, m, a)
 	case a.Stalled != "":
@@ -307,8 +309,9 @@ func (n *Entity) refuseFull(d *Decision, m *model.Message, a Arrival) {
 		waiting, size, m.To, a.Room, a.maxBytes()))
 }
 
-// findRequest finds the call with the request id of a message, or the item of this very message.
-// The lane delivers the same message again when it could not store the effect of the message.
+// findRequest finds the call that has the request id of a message, or the item that holds the
+// message itself. The lane delivers the same message again when it could not store the effect of
+// the message.
 func (n *Entity) findRequest(m *model.Message) *Item {
 	switch {
 	case n.index.messages == nil:
@@ -565,7 +568,7 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 		case LockedOut(&n.Row, m):
 			continue
 		case m.Kind == model.MessageLock:
-			return n.hand(items) // the barrier
+			return n.hand(items) // a lock request is a barrier
 		case it.isAccused(), it.alone && len(items) > 0:
 			return n.hand(items)
 		case it.alone:

@@ -89,8 +89,8 @@ func (n *Entity) calls(after model.MailboxMark) *model.Calls {
 }
 
 // behind returns the index of the first item behind a mark. If the item of the mark is gone, the
-// page begins with the first item that was stored after it. If one of the two items is not stored,
-// their times of arrival decide.
+// page begins with the first item that was stored after it. If that item, or the item of the mark,
+// is not stored, the times of arrival decide instead.
 func (n *Entity) behind(mark model.MailboxMark) int {
 	if mark.ID == "" {
 		return 0

@@ -129,7 +129,8 @@ func (x *Execution) dropOf(signal *model.Event, m *model.Message) model.Event {
 func (x *Execution) HasSignal(name string) bool { return x.signalsOf(name) > 0 }
 
 // dropNamed drops the oldest signals of a name, as many as fit into the history and into one
-// commit. The answer lists them. Its total is how many signals of the name are left.
+// commit. The answer lists the dropped signals, and its total is how many signals of the name are
+// left.
 func (x *Execution) dropNamed(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	var all []model.Event
 	for i := range x.signals {
@@ -161,9 +162,10 @@ func (x *Execution) dropNamed(d *Decision, m *model.Message, now model.Time, lim
 // code up to the event that drops it. Otherwise a replay never shows it.
 //
 // This owner knows which events workers have fed to the code since the owner took over the run. A
-// signal that arrived before that may have reached the code under an earlier owner. Even then the
-// code cannot have noticed the signal in two cases: the signal arrived during the current pause of
-// the run, or the code has recorded nothing since the signal arrived and waits for no timer.
+// signal that arrived before that may have reached the code under an earlier owner. But there are
+// two cases in which the code cannot have noticed such a signal. In the first case, the signal
+// arrived during the current pause of the run. In the second case, the code has recorded nothing
+// since the signal arrived and waits for no timer.
 func (x *Execution) mayBeNoticed(seq int64) bool {
 	switch {
 	case x.fed >= seq:

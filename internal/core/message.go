@@ -192,7 +192,7 @@ func (x *Execution) pendingUpdate(request string) *model.Event {
 	return nil
 }
 
-// useOf returns the request that an update used its request id for.
+// useOf returns what the sender of an update has used the request id of the update for.
 func useOf(u *model.Event) *model.Use {
 	m := model.Message{Kind: model.MessageUpdate, Name: u.Name, Input: u.Input, RequestID: u.RequestID}
 	return m.Use()

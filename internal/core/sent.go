@@ -28,11 +28,11 @@ const (
 	maxID   = 1000 // of a timer or a task of a run; an id contains names and keys
 )
 
-// Overreach returns what its sender may not send, as a text that follows the kind of the message;
-// empty when it may send the message. Every message that comes from outside the engine passes this
-// check, whether its sender is in this process or not, because a worker can be any program. The
-// caller checks the kind and the tenant. TestEveryFieldOfASentMessage fails for a field that is
-// not in this file.
+// Overreach returns which part of a message its sender may not send. The error that refuses the
+// message has this text after the kind of the message. The text is empty when the sender may send
+// the message. Every message that comes from outside the engine passes this check, whether its
+// sender is in this process or not, because a worker can be any program. The caller checks the kind
+// and the tenant. TestEveryFieldOfASentMessage fails if this file does not check a field.
 func Overreach(m *model.Message, by Sender) string {
 	if with := engineField(m); with != "" {
 		return with
@@ -49,10 +49,11 @@ func Overreach(m *model.Message, by Sender) string {
 	return ""
 }
 
-// engineField returns which part of a message only the engine may set. A past, an order about a
-// dead task, the report of a claim and the runs of a removal name runs by their ids alone. With
-// them, the sender could make the receiver act on runs of other tenants. So could the id of a new
-// run, because the store keeps the runs of all tenants under their ids.
+// engineField returns which part of a message only the engine may set. Several parts of a message
+// refer to runs by their ids alone: a past, an order about a dead task, the report of a claim, and
+// a list of runs to remove. With these parts, the sender could make the receiver act on runs of
+// other tenants. The same is true of the id of a new run, because the store keeps the runs of all
+// tenants under their ids.
 func engineField(m *model.Message) string {
 	switch {
 	case m.Past != nil:
@@ -78,7 +79,7 @@ func engineField(m *model.Message) string {
 func foreignField(m *model.Message, by Sender) string {
 	start, call := m.Kind == model.MessageStart, m.Kind == model.MessageCall
 	switch {
-	case by != SenderRun && (m.From != (model.Link{}) || m.Section != ""): // the engine names a run
+	case by != SenderRun && (m.From != (model.Link{}) || m.Section != ""): // the engine sets both
 		return "in the name of a run"
 	case by == SenderRun && m.Keep:
 		return "with the order to keep it as a dead letter, although its step gets the answer"
@@ -98,8 +99,8 @@ func foreignField(m *model.Message, by Sender) string {
 	return ""
 }
 
-// unfitText returns which text of a message is too long or cannot be stored, or that the whole
-// message is too large for any history.
+// unfitText returns which text of a message is too long or cannot be stored. If the texts are fine
+// but the whole message is too large for any history, it returns that.
 func unfitText(m *model.Message) string {
 	id := m.RequestID
 	if m.Kind == model.MessageCall {
@@ -229,7 +230,7 @@ func unfitTask(m *model.Message) string {
 }
 
 // unfitSpec returns what is wrong with the names in the spec of a task. Rows of tasks and settings
-// have them.
+// contain these names.
 func unfitSpec(t *model.TaskSpec) string {
 	for _, text := range [...]struct{ what, value string }{
 		{"a kind", t.Kind}, {"a queue", t.Queue}, {"a breaker", t.Breaker}, {"a fairness key", t.Fair}, {"a trace context of the task", t.Trace},
@@ -284,7 +285,8 @@ func unfitCommand(c *model.Command) string {
 	return ""
 }
 
-// unfitTimer returns whether the id is that of a timer that only the engine may start and stop.
+// unfitTimer returns what is wrong with the id of a timer: only the engine may start and stop a
+// timer with this id. It returns an empty text when the code of a run may use the id.
 func unfitTimer(id string) string {
 	if OwnTimer(id) || strings.HasPrefix(id, retryPrefix) {
 		return fmt.Sprintf("timer %q, which belongs to the engine", id)

@@ -23,10 +23,10 @@ const maxLone = 2
 
 // firstHand is how many calls of an entity may have been running when its owner died. The first
 // hand-over of an entity has at most this many calls, and the entity hands over further calls only
-// when that hand-over is done. If the owner died in a later hand-over, its earlier calls may not be
-// committed, and the guilty call is not among the first calls. In that case the next owner makes
-// and commits the earlier calls. If the guilty call then kills that owner too, the guilty call is
-// among the first calls.
+// when that hand-over is done. If the owner died in a later hand-over and the calls of the earlier
+// hand-overs were not committed, the guilty call is not among the first calls. In that case the
+// next owner makes and commits the earlier calls. If the guilty call then kills that owner too, it
+// is among the first calls for the owner after that.
 const firstHand = 64
 
 // loneDeaths returns how many owners have marked a call and then made it alone. Older builds did
@@ -40,8 +40,8 @@ func loneDeaths(m *model.Message) int {
 // may have been running at that time. The lane must mark each of them before a worker makes it,
 // unless this node has marked it already. Workers make a call alone if a dead owner has marked it.
 // Workers make other suspects alone too, but at most as many as the parameter alone says. Suspect
-// returns how many other suspects it chose. A call after the position upTo is no suspect without a
-// mark, because the lane has stored it after that owner had died.
+// returns how many other suspects it chose. A call behind the position upTo was stored after the
+// death of that owner, so it is a suspect only if it has a mark.
 func (n *Entity) Suspect(self model.NodeID, upTo int64, alone int) (lone int) {
 	n.suspects = true
 	calls, free := 0, 0
@@ -73,8 +73,8 @@ func (n *Entity) Suspect(self model.NodeID, upTo int64, alone int) (lone int) {
 	return lone
 }
 
-// LastPosition returns the position of the last stored call. It is 0 if the entity has none and has
-// had none since it was read.
+// LastPosition returns the position of the last stored call. It is 0 if the entity has had no
+// stored call since it was read.
 func (n *Entity) LastPosition() int64 { return n.last }
 
 // Pardon examines the stored calls of an entity whose last owner released it in an orderly way.
@@ -131,8 +131,8 @@ func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	return items, false
 }
 
-// Note marks calls before workers make them, in case a call kills the process. It sets calls aside
-// that have killed too many owners: it answers them, and returns them with their failures.
+// Note marks calls before workers make them, in case a call kills the process. It sets aside the
+// calls that have killed too many owners: it answers them, and returns them with their failures.
 func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decision, aside []*Item, why []*model.Failure) {
 	before := n.Row
 	for _, it := range items {

@@ -172,8 +172,9 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		return fault.New(fault.Invalid, "run %s ends with status %d, which is not an end", x.Start.Run, c.Status)
 	}
 
-	// Count and remember what the commands before the current one have done: a signal can be taken
-	// once, an update answered once, and sections follow the rules of locks.
+	// Count and remember what the commands before the current one have done, because a signal can
+	// be taken only once, an update can be answered only once, and sections follow the rules of
+	// locks.
 	timers, tasks := 0, 0
 	rules := x.rules()
 	var taken, answered []int64

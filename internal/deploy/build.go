@@ -50,7 +50,7 @@ func Start(ctx context.Context, command []string, log io.Writer) (*Build, error)
 	}
 
 	b := &Build{cmd: cmd, in: in, out: bufio.NewReader(out)}
-	// The process may already have ended.
+	// Ignore the error: the process may already have ended.
 	late := time.AfterFunc(helloTimeout, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	if err := b.hello(); err != nil {

@@ -31,8 +31,8 @@ const MaxHistory = 256 << 20
 type Verdict struct {
 	Kind string `json:"kind,omitempty"` // the kind of the error; empty if the code fits
 	Text string `json:"text,omitempty"`
-	// Event is the position of the event that does not fit; 0 if there is none. Programs of older
-	// builds do not send it.
+	// Event is the position of the event that does not fit the code; 0 if there is none. Programs
+	// of older builds do not send it.
 	Event int64 `json:"event,omitempty"`
 }
 

@@ -20,11 +20,12 @@ const (
 // clerk can then remove the stored answer.
 //
 // This is safe for two reasons. The id of the request was drawn for this one request, by the engine
-// or by the library of a client. And only one copy of the request can take effect. It went to a
-// lane of this node, over the connection that brought the answer, or through the store, which took
-// the request at the first attempt. So no copy of the request can appear after this. A caller that
-// is not sure of that must not call acknowledge. In that case the answer stays until the sweep
-// removes it because of its age, and a late copy of the request finds this answer.
+// or by the library of a client. And only one copy of the request can take effect. That copy went
+// one of three ways: to a lane of this node, over the connection that brought the answer, or
+// through the store, which took the request at the first attempt. So no copy of the request can
+// appear after this. A caller that is not sure of that must not call acknowledge. In that case the
+// answer stays until the sweep removes it because of its age, and a late copy of the request finds
+// this answer.
 func (k *clerk) acknowledge(key store.RequestKey) {
 	k.mu.Lock()
 	if len(k.acked) < ackMost {

@@ -106,8 +106,8 @@ func (b *board) leaveGate(now model.Time, ref model.TaskRef) {
 }
 
 // settle acts on changes of the gate. It lets the queue ask the gate again about the groups that
-// the gate has woken, and the flow stores what must survive the process. The caller must hold the
-// lock.
+// the gate has woken, and lets the flow store what must survive the process. The caller must hold
+// the lock.
 func (b *board) settle(now model.Time) {
 	if woken := b.gate.TakeWoken(); len(woken) > 0 {
 		b.b.Reopen(now, woken...)
@@ -267,8 +267,8 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 	return s.id, s.has(claim)
 }
 
-// Elsewhere implements lane.Board. A remote worker belongs to no node. After a restart of its
-// server, it comes back by itself.
+// Elsewhere implements lane.Board. It also returns true for a remote worker that may come back.
+// Such a worker belongs to no node, and comes back by itself after a restart of its server.
 func (b *board) Elsewhere(name string) bool {
 	worker, node, _ := splitWorker(name)
 	b.mu.Lock()
@@ -702,5 +702,5 @@ func (b *board) close() {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
-	b.ended = true // even if the timer fires at this moment
+	b.ended = true // if the timer fires at this moment, the board does not set it again
 }

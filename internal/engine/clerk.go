@@ -144,8 +144,9 @@ func note(ctx context.Context, s *episode.Source, err error) {
 }
 
 // deliverReply finishes the calls that wait for a reply. If the reply belongs to another request
-// with the same id, deliverReply finishes the calls with an error. A caller of a start that waits
-// for the end from now on waits for the end of the run in the reply.
+// with the same id, deliverReply finishes the calls with an error. If the caller of a start also
+// waits for the end of the execution, deliverReply makes it wait for the end of the run that the
+// reply names.
 func (k *clerk) deliverReply(r store.Reply) {
 	a := lane.RememberedAnswer(&r)
 	k.mu.Lock()
@@ -222,8 +223,9 @@ func (k *clerk) sendFor(ctx context.Context, c *call, m *model.Message, tried at
 	}
 	asked.Linked = tried.link
 	key := store.RequestKey{Shard: k.eng.layout.Shard(asked.To), Address: asked.To, ID: asked.RequestID}
-	// refused is the key under which the owner stores two kinds of refusals. The refusal is not
-	// final, for example because there was no room. Or the id belongs to another request.
+	// refused is the key under which the owner stores two kinds of refusals: a refusal that is not
+	// final, for example because there was no room, and the refusal of an id that belongs to
+	// another request.
 	refused := key
 	refused.ID = model.RefusedIDs + id.String()
 	keys := [...]store.RequestKey{key, refused}

@@ -67,9 +67,9 @@ func (c *clock) mono() time.Duration { return time.Since(c.start) + c.asleep.las
 // total since the process started.
 func (c *clock) notice() time.Duration { return c.asleep.look() }
 
-// read handles a reading of the store's clock. The store's clock showed the time at. The node sent
-// its question at the moment sent, and had the answer at the moment got. Both moments are in the
-// node's own time.
+// read handles a reading of the store's clock. The parameter at is the time that the store's clock
+// showed. The other parameters are moments in the node's own time: the node sent its question at
+// the moment sent, and had the answer at the moment got.
 func (c *clock) read(sent, got time.Duration, at model.Time) storeclock.Verdict {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -44,8 +44,8 @@ func (h peerHandler) HandleCrew(from model.NodeID, question []byte, answer func(
 	h.inc.crewHandler().Handle(from, question, answer)
 }
 
-// runCrew serves workers of other nodes, and lends workers to them. The returned function ends
-// this, and waits for the end.
+// runCrew lets workers of other nodes work for this node, and lends workers of this node to other
+// nodes. The returned function ends both, and waits until they have ended.
 func (inc *incarnation) runCrew(ctx context.Context) (end func()) {
 	if inc.crewHost == nil {
 		return func() {}

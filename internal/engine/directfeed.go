@@ -100,7 +100,7 @@ func (inc *incarnation) followNode(ctx context.Context, in *feed.Inlet) {
 			continue
 		case d.End:
 			brief, cancel := context.WithTimeout(asking, feedEnd)
-			_, _ = inc.demand(brief, in.Node(), &d) // otherwise the other node ends it later
+			_, _ = inc.demand(brief, in.Node(), &d) // after an error, the other node ends it later
 			cancel()
 			interrupt()
 			continue
@@ -112,7 +112,7 @@ func (inc *incarnation) followNode(ctx context.Context, in *feed.Inlet) {
 		if err == nil {
 			err = in.Take(p)
 		} else if interrupted && !errors.Is(err, peerlink.ErrLost) && !errors.Is(err, peerlink.ErrUnsent) {
-			continue // the next demand says more
+			continue // a newer demand replaces this one
 		}
 		if err == nil {
 			pause = feedRetry

@@ -113,8 +113,9 @@ func (h *linkHandler) HandleRequest(ctx context.Context, r *peerlink.Request, ta
 	m.Linked = r.Link
 	to, awaits, awaited := m.To, q.Kind == askRun, isAwaited(m)
 	// The tenure is how often this node had acquired shards when the caller certainly still used
-	// the connection. A caller that has given up the connection may have sent a copy through the
-	// store to another owner, and this node may have got the shard back after that.
+	// the connection. If this node has acquired shards since, isFresh returns false: the caller may
+	// have given up the connection and sent a copy through the store, and another owner may have
+	// applied the copy before this node got the shard back.
 	o := op{message: m, fresh: q.Fresh, token: token, awaits: awaits, tenure: int64(r.Since), arrived: h.inc.eng.clock.now()}
 	s.line.put(ctx, s, o, func(err error) {
 		defer taken()

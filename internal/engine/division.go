@@ -36,8 +36,8 @@ func (d *division) partOf(s model.ShardID) int {
 	return d.of[s]
 }
 
-// laneOf returns the lane of a shard, of the given number of lanes. Lane i has shards of part i
-// modulo the number of parts.
+// laneOf returns the lane of a shard, of the given number of lanes. Lane i has shards of the part
+// whose number is i modulo the number of parts.
 func (d *division) laneOf(s model.ShardID, lanes int) int {
 	if d == nil {
 		return int(s) % lanes

@@ -58,12 +58,13 @@ func mayServe(m *store.Member) bool {
 	return len(m.Serves) == 0
 }
 
-// hasHanded reports whether this node certainly need not wait for remote workers of the last owner
-// of a shard. That is certain in two cases. In the first case the last owner is no server. The
-// workers of such an owner have ended together with it, or they work for it through other nodes. In
-// the second case the last owner has freed the shard and is still alive. Such an owner has taken
-// all work back from its workers. A server that stops says so before it frees a shard, so hasHanded
-// does not mistake a stopping server for a live owner.
+// hasHanded reports whether it is certain that no remote worker of the last owner of a shard is on
+// its way to this node. The parameter now is the owner of the shard in the last view. It is zero if
+// the last owner has freed the shard. There are two cases. In the first case the last owner is no
+// server. The workers of such an owner have ended together with it, or they work for it through
+// other nodes. In the second case the last owner has freed the shard and is still alive. Such an
+// owner has taken all work back from its workers. A server that stops says so before it frees a
+// shard, so hasHanded does not mistake a stopping server for a live owner.
 func (f *former) hasHanded(shard model.ShardID, now model.NodeID) bool {
 	m, known := f.members[f.owners[shard]]
 	return known && (!m.server || m.lives && now.IsZero())

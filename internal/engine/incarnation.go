@@ -359,7 +359,7 @@ type renewal struct {
 }
 
 func (inc *incarnation) handleRenewal(ctx context.Context, calls *sync.WaitGroup, r renewal, err error) {
-	// The store must be opened again, which only the owner of the process can do.
+	// The store must be opened again, which the engine cannot do itself.
 	if store.Final(err) {
 		inc.end(err)
 		return

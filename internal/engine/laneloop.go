@@ -152,7 +152,7 @@ func (l *laneLoop) rest(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	l.lane.Die(cause)
 	l.out = l.lane.Take(l.out)
-	_ = l.carryOut(&l.out) // this is the error that ends the loop
+	_ = l.carryOut(&l.out) // it returns cause, wrapped
 	l.abandon(cause)
 	return false
 }

@@ -154,10 +154,10 @@ func (s *laneShell) apply(now model.Time, o *op) {
 	}
 }
 
-// isFresh reports whether the request id of a message was never used before. If the node has
-// acquired shards since another node's message arrived, another owner may have served a copy of the
-// message in between. The lane may also have forgotten that the connection of the message was lost.
-// In both cases isFresh returns false.
+// isFresh reports whether the request id of a message was never used before. For a message of
+// another node, it returns false in two cases. This node may have acquired shards since the sender
+// certainly still used the connection, so another owner may have served a copy of the message in
+// between. Or the lane may have forgotten that the connection of the message was lost.
 func (s *laneShell) isFresh(o *op) bool {
 	return o.fresh && (o.message.Linked.IsZero() || o.tenure == s.inc.tenure.Load() && o.arrived >= s.lane.LinksForgotten())
 }

@@ -204,7 +204,7 @@ type entrance struct {
 	withdrawn atomic.Bool
 }
 
-// isAdmitted reports whether the worker may be given work. Callers may hold locks.
+// isAdmitted reports whether the worker may get work. It takes no lock.
 func (a *entrance) isAdmitted() bool { return a.admitted.Load() && !a.withdrawn.Load() }
 
 // withdraw notes that the worker leaves. A worker that is not admitted yet will never be admitted.

@@ -33,7 +33,7 @@ func (b *board) release(now model.Time, id queue.WorkerID, r *model.TaskReport) 
 // is about to hand over. The next claim is durable, so the earlier one has ended.
 func (b *board) stopEarlier(calls []lane.TaskCall) {
 	if b.gate.Book == nil {
-		return // runs do not move, so the lane has stopped all workers
+		return // with only one node, runs do not move, so the lane has stopped all workers
 	}
 	isExecute := func(c lane.TaskCall) bool { return c.Kind == lane.TaskExecute }
 	if !slices.ContainsFunc(calls, isExecute) {

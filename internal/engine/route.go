@@ -152,7 +152,7 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 		case ctx.Err() != nil && err != nil:
 			return model.Answer{}, err
 		case ctx.Err() != nil:
-			// Even now, an answer from a node that may not be the owner must be ignored.
+			// A node that may no longer be the owner must not answer, even if ctx has ended.
 			more = false
 		case tries > 2:
 			more = e.pause(ctx, storePause)

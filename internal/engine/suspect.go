@@ -9,17 +9,17 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A process that dies breaks its connections at the same moment. Without them, the other processes
-// of its machine would notice its death only when they next renew their leases.
+// A process that dies breaks its connections at the same moment. Without this sign, the other
+// processes of its machine would notice its death only when they next renew their leases.
 
 // suspectFirst is the pause before the second look at a suspect. The pauses double.
 const suspectFirst = 5 * time.Millisecond
 
-// suspect finds out whether a node is dead, because the connection to it broke. The kernel closes
-// the connections of a dying process a little before it lets others see that the process has ended.
-// So suspect looks several times, for at most the time between two renewals of the lease. A renewal
-// looks anyway. If the node is dead, this node renews its lease immediately, and fences the dead
-// node.
+// suspect finds out whether a node is dead. The engine calls it when the connection to the node
+// breaks. The kernel closes the connections of a dying process a little before it lets others see
+// that the process has ended. So suspect looks several times, for at most the time between two
+// renewals of the lease. A renewal looks anyway. If the node is dead, this node renews its lease
+// immediately, and fences the dead node.
 func (inc *incarnation) suspect(node model.NodeID) {
 	inc.post(func() {
 		i := slices.IndexFunc(inc.seen, func(m store.Member) bool { return m.ID == node })

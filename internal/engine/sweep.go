@@ -11,7 +11,8 @@ import (
 
 const (
 	sweepRows = 5000 // rows that one transaction removes
-	// retainPeerMail is how long unread messages between nodes are kept. Their receiver is gone.
+	// retainPeerMail is how long unread messages between nodes are kept. If a node has not read a
+	// message after this time, the node is gone.
 	retainPeerMail = time.Minute
 
 	// retainReports is how long replay reports are kept. After this time no person needs the report

@@ -4,7 +4,7 @@
 // The engine hands a Worker calls of one entity at a time, together with the state. Such a set of
 // calls is a hand-over. The worker runs the calls of a hand-over one after the other on a
 // goroutine. It runs as many hand-overs at the same time as it has slots; further hand-overs wait
-// in line. A worker without hand-overs has no goroutine and no timer. It promises:
+// in line. A worker without hand-overs has no goroutine and no timer. A worker promises:
 //
 //   - A call is a transaction over the state and the messages that it sends. If it fails (by an
 //     error, a panic, the end of its goroutine, a state that cannot be written), the state does not

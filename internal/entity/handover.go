@@ -17,7 +17,7 @@ import (
 
 // longTogether is how long a worker runs calls for one commit. Quick calls share a commit. After a
 // slow call, the worker reports and starts no further call, so that earlier callers do not wait for
-// later calls and their results are not at risk.
+// later calls, and a crash during a later call does not lose their results.
 const longTogether = 20 * time.Millisecond
 
 // handover is a set of Operations while the worker runs their calls.
@@ -51,7 +51,8 @@ func (h *handover) run() {
 	}
 
 	if f := h.open(); f != nil {
-		// Otherwise the worker closes, and another worker may be able to read the state.
+		// Report no results if the worker closes, because another worker may be able to read the
+		// state.
 		if h.ctx.Err() == nil {
 			h.results = allUnmade(h.o, f)
 		}

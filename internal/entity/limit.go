@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// lateBy is how long a call may still take to return after it has reached its limit. Its context
-// has ended, and most code notices that.
+// lateBy is how long a call may still take to return after it has reached its limit. At the limit,
+// the context of the call ends, and most code notices that.
 const lateBy = time.Second
 
 // The reasons for which the context of a call ends.
@@ -53,7 +53,7 @@ func (l *limits) begin(parent context.Context, c *Call, limit time.Duration) con
 	}
 	l.limit, l.due = limit, time.Time{}
 	if limit <= 0 {
-		return l.ctx // look may still run for the last call, and must not find its due time
+		return l.ctx // look may still run for the last call, so due stays zero
 	}
 
 	l.due = time.Now().Add(limit)
@@ -134,8 +134,8 @@ func (l *limits) release() {
 func (l *limits) look() {
 	l.mu.Lock()
 	c, limit := l.current, l.limit
-	// The call has returned. If another call with a limit has started, it has set the timer again.
-	// A call without a limit has not.
+	// The call that the timer was set for has returned. A later call with a limit has set the timer
+	// again, and a call without a limit needs no timer.
 	if c == nil || l.due.IsZero() || time.Now().Before(l.due) {
 		l.mu.Unlock()
 		return

@@ -181,7 +181,7 @@ func (s *dispatch) SubscribeToNotifications(m *pb.SubscriptionRequest, stream gr
 
 	work, stop := q.listen()
 	defer stop()
-	// With the headers, the worker knows that it will be notified of all work from now on.
+	// The headers tell the worker that it will be notified of all work from now on.
 	if err := stream.SendHeader(nil); err != nil {
 		return err
 	}

@@ -418,8 +418,8 @@ func (q *flowQueue) settle(r *run) {
 		return
 	}
 
-	// The engine waits for a turn after events that could let code continue, so the door reports
-	// one without a worker.
+	// After events that could let code continue, the engine waits for a turn. No worker needs to
+	// know these events, so the door reports the turn itself.
 	r.at = time.Now()
 	q.report(model.Turn{Run: r.start.Run, Generation: r.generation, Seen: r.last, Commands: q.refuseUpdates(r), Waits: r.journal.waits()})
 }

@@ -250,7 +250,7 @@ func (q *taskQueue) Stop(claim model.ClaimRef, why model.StopReason) {
 	if !t.reporting {
 		t.canceled = true
 		q.d.beside(func() {
-			// Ignore the error: another report was first.
+			// An error means that another report was first.
 			_ = q.report(q.d.open, t, func(r *model.TaskReport) { r.Failure = canceledTask() })
 		})
 	}

@@ -151,10 +151,10 @@ var waits = map[string]bool{
 }
 
 // waitsForCode reports whether a request waits for the answer of code, and can be repeated. A
-// server that shuts down ends the sessions of its workers first, and hands its shards over last.
-// Most answers of code cannot come in between. So the server ends these calls, as it ends those in
-// waits. It does not end a call without a request id, because clients cannot repeat it, unless the
-// call is a view. The engine itself refuses brief calls that no worker can begin any more.
+// server that shuts down first ends the sessions of its workers, and hands its shards over last. In
+// between, most code cannot answer. So the server ends the calls that wait for code, as it ends the
+// calls in waits. It does not end a call without a request id, because clients cannot repeat such a
+// call, unless the call is a view. The engine itself refuses brief calls that no worker can begin.
 func waitsForCode(m any) bool {
 	switch m := m.(type) {
 	case *pb.CallRequest:

@@ -38,7 +38,7 @@ func (s lateTasks) Leave(context.Context) error {
 }
 
 // A session ends while its worker joins and names the tasks that it holds. What happens to the
-// tasks depends on why the session has ended, as it does when the worker has joined before. So a
+// tasks depends on why the session has ended, as for a worker that has joined before the end. So a
 // worker that comes back while the server stops loses no attempt.
 func TestSessionEndsWhileItsWorkerJoins(t *testing.T) {
 	t.Parallel()

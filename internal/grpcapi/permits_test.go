@@ -29,8 +29,8 @@ func (g *gate) EndPass(ref model.TaskRef, _ *model.TaskSpec, _ model.Passage, _ 
 
 func (g *gate) HeldBackBy(model.TaskRef) (model.Reason, bool) { return model.Reason{}, false }
 
-// A session may end while it asks for the permits of an attempt. Then the attempt still gives back
-// what it gets, after it has got it, and once.
+// A session may end while it asks for the permits of an attempt. In that case the permits are given
+// back exactly once, after they were granted.
 func TestPermitThatIsGrantedWhenTheSessionEnds(t *testing.T) {
 	t.Parallel()
 	run := model.RunID{1}

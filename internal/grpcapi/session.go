@@ -131,10 +131,10 @@ func (s *session) detach(why error) {
 }
 
 // end ends the session. The engine takes back the runs, claims and calls that the worker holds. But
-// the worker keeps its claims if another session replaces this one, and, with WorkConfig.Restarts,
-// if the server shuts down.
+// the worker keeps its claims if another session replaces this one. With WorkConfig.Restarts, it
+// also keeps them if the server shuts down.
 //
-// A role that the worker joins at the same time ends itself when it has joined.
+// If the worker is joining in a role at the same time, that role ends itself after it has joined.
 func (s *session) end(why error) {
 	s.mu.Lock()
 	if s.over {
@@ -160,7 +160,7 @@ func (s *session) end(why error) {
 		switch {
 		case workflows == nil:
 		case left[pb.Role_ROLE_WORKFLOWS]:
-			workflows.letGo() // bodies that had not ended when the worker left
+			workflows.letGo() // free the permits of bodies that still run
 		default:
 			workflows.lose()
 		}

@@ -313,7 +313,7 @@ func (c *cutter) keep(i int) error {
 }
 
 // unfinishedTasks returns the tasks without an outcome among the kept events. The cut leaves them
-// out, so that the code schedules them again. The tasks that are scheduled already belong to the
+// out, so that the code schedules them again. The scheduled tasks in the history belong to the
 // source.
 func (c *cutter) unfinishedTasks() map[string]bool {
 	open := map[string]bool{}

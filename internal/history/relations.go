@@ -23,7 +23,7 @@ const (
 type Relations struct {
 	// Run describes the run itself: its parent, the runs before it, and where its past comes from.
 	Run api.Description
-	// Runs are the runs of its key, the newest first. MoreRuns says that there are others.
+	// Runs are the runs of the same key, the newest first. MoreRuns says that there are others.
 	Runs     []api.Description
 	MoreRuns bool
 	// Children are the executions that the code of the run has started, in order. If MoreChildren

@@ -141,9 +141,9 @@ func (s *Session[I, O]) Send(ctx context.Context, v O, size int) error {
 // taken nearly everything, and had little to say itself. The caller holds the lock.
 //
 // Sending such an item on a stream of gRPC does not block, even if the other side does not read:
-// gRPC accepts 64 KiB before it waits for the network, and less is unread. The other side has
-// acknowledged everything except few items. It has also read every frame without items: these have
-// no number, but the other side has acknowledged a later frame.
+// gRPC accepts 64 KiB before it waits for the network, and the unread frames have less than that.
+// The other side has acknowledged everything except few items. It has also read every frame without
+// items: these have no number, but the other side has acknowledged a later frame.
 func (s *Session[I, O]) isAwaited() bool {
 	items, bytes := s.out.Backlog()
 	return s.single && items <= fewItems && bytes <= fewBytes && s.out.Acknowledged() >= s.behind

@@ -79,8 +79,8 @@ func (c ReasonCode) storable() bool {
 	return utf8.ValidString(string(c)) && !strings.ContainsFunc(string(c), unicode.IsControl)
 }
 
-// BoundedReasons returns the first reasons in a form that can be stored: the same slice if all of
-// them fit.
+// BoundedReasons returns at most MaxReasons reasons in a form that can be stored. If the reasons
+// have that form already, it returns the same slice.
 func BoundedReasons(reasons []Reason) []Reason {
 	fits := len(reasons) <= MaxReasons
 	for i := 0; fits && i < len(reasons); i++ {

@@ -56,7 +56,8 @@ func TestFailuresAreBounded(t *testing.T) {
 	}
 }
 
-// A worker can be any program, and the code of a reason is in a column of its own.
+// A worker can be any program, so it may report any bytes as the code of a reason. Bounded replaces
+// what a text column of a store could not keep.
 func TestCodesOfReasonsCanBeStored(t *testing.T) {
 	t.Parallel()
 	bad := model.Reason{Code: "a\x00b\xff"}

@@ -77,8 +77,8 @@ func Unreadable(err error) Reason {
 	if errors.Is(err, ErrNewer) {
 		code = WaitNewer
 	}
-	// The reason must be the same whichever read found the damage. The owner finds it when it loads
-	// the run, and a client when it loads the events of the run.
+	// The reason must be the same whichever read found the damage. The owner finds the damage when
+	// it loads the run, and a client when it loads the events of the run.
 	text := err.Error()
 	for _, read := range []string{"load run: ", "load events: ", "load execution: "} {
 		text = strings.TrimPrefix(text, read)

@@ -36,9 +36,9 @@ type Fence struct {
 	Epoch  int64   `cbor:"2,keyasint"`
 }
 
-// SortLocks returns the entities of a section in the order in which they are locked, each once: by
-// tenant, type and key, each compared by bytes. All sections use the same order, so that two
-// sections cannot wait for each other.
+// SortLocks returns the entities of a section without duplicates, in the order in which they are
+// locked. The order is by tenant, then type, then key, all compared by bytes. All sections use the
+// same order, so that two sections cannot wait for each other.
 func SortLocks(set []Address) []Address {
 	locks := slices.Clone(set)
 	slices.SortFunc(locks, func(a, b Address) int {

@@ -96,7 +96,7 @@ type Start struct {
 	// input of a repeated start with it.
 	Origin []byte
 	// Labels are the labels that the run has from its start on, sorted by name. They are the labels
-	// by which the run can be found. Its code may change them; see EventLabeled.
+	// by which the run can be found. The code of the run may change them; see EventLabeled.
 	Labels []Label
 	// Carried are events that belong to this run from its start, in order: signals and watchers of
 	// the run before, signals of a signal-with-start, or the whole past of a fork, retry, reset or
@@ -147,8 +147,8 @@ type Outcome struct {
 	At      Time
 	// Seen is the last event that the code had seen when it returned. If the code did not end the
 	// run, Seen is the last event of the run. For a reset, it is the last event that the next run
-	// keeps. If a task that stands alone was not terminated, Seen is the claim whose report ended
-	// the run, or -1 if no report ended it.
+	// keeps. For a task that stands alone and was not terminated, Seen is the claim whose report
+	// ended the run, or -1 if no report ended it.
 	Seen int64
 	// Next is the run that follows if Status is Continued: after continue-as-new, a failed run that
 	// is repeated, or a reset.

@@ -19,7 +19,7 @@ type payloadForm struct {
 // IsZero reports whether there is no payload.
 func (p JSONPayload) IsZero() bool { return len(p.Data) == 0 && p.Encoding == "" }
 
-// MarshalJSON writes the first of these forms that fits.
+// MarshalJSON writes the payload as JSON, as text or as base64, whichever fits first.
 func (p JSONPayload) MarshalJSON() ([]byte, error) {
 	f := payloadForm{Encoding: p.Encoding}
 	switch {
@@ -33,7 +33,7 @@ func (p JSONPayload) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// UnmarshalJSON reads all of these forms.
+// UnmarshalJSON reads all forms that MarshalJSON writes.
 func (p *JSONPayload) UnmarshalJSON(data []byte) error {
 	var f payloadForm
 	if err := json.Unmarshal(data, &f); err != nil {

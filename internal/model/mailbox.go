@@ -89,8 +89,8 @@ func ParseMailboxMark(cursor string) (k MailboxMark, ok bool) {
 	return MailboxMark{position, Time(at), parts[2]}, err == nil && err2 == nil && err3 == nil && found && position >= 0
 }
 
-// Page cuts the list after limit calls, and sets the cursor to that place. It does not cut the list
-// if limit is 0.
+// Page keeps at most the given number of calls; 0 keeps all. If it leaves out calls, it sets the
+// cursor to the place after the kept ones.
 func (c *Calls) Page(limit int) {
 	if limit <= 0 || limit >= len(c.Calls) {
 		return

@@ -146,7 +146,8 @@ type Message struct {
 	By     NodeID `cbor:"46,keyasint,omitzero"`
 	// Asked is a digest of a client's request. It is set in messages that the engine builds from a
 	// history or a dead task. If the client repeats such a request, the message may differ, because
-	// the stored data may have changed.
+	// the stored data may have changed. So Asked takes the place of the content when requests are
+	// compared.
 	Asked []byte `cbor:"48,keyasint,omitempty"`
 	// Parent is the step that waits for the last of Runs, if the message removes them by force and
 	// the sender knows that step; nil otherwise.

@@ -4,7 +4,8 @@ package model
 // limits and breakers. Users cannot name this queue, and no rule for queues selects it.
 const InlineQueue = "\x00inline"
 
-// AttemptMark separates the id of a step from what tells its attempts in such a process apart.
+// AttemptMark separates the id of a step from a counter. Together they identify one attempt of a
+// step that runs in the process of its workflow.
 const AttemptMark = "\x1f"
 
 // Passage is the outcome of an attempt that the worker of a workflow made itself. The breaker that

@@ -124,9 +124,9 @@ func (u *Use) String() string {
 const (
 	UpdateIDs = "\x1fupdate "
 	CallIDs   = "\x1fcall "
-	// RefusedIDs begins the id under which the owner stores the refusal of an inbox row. The
-	// refusal cannot be stored under the request id, because that id belongs to another request, or
-	// because the owner has no room now and the sender may repeat the request.
+	// RefusedIDs begins the id under which the owner stores the refusal of an inbox row. Such a
+	// refusal must not be stored under the request id. Either that id belongs to another request,
+	// or the owner has no room now and the sender may repeat the request later.
 	RefusedIDs = "\x1frefused "
 )
 

@@ -62,11 +62,11 @@ type TaskSpec struct {
 	Delay time.Duration `cbor:"11,keyasint,omitempty"`
 	// Breaker names the circuit breaker that counts the outcomes of the task; empty for none.
 	Breaker string `cbor:"12,keyasint,omitempty"`
-	// Limits are names of limits. The task holds one permit of each while it is claimed. They are
-	// sorted and without duplicates.
+	// Limits are names of limits. The task holds one permit of each while it is claimed. The names
+	// are sorted and without duplicates.
 	Limits []string `cbor:"13,keyasint,omitempty"`
-	// Trace is the trace context (W3C traceparent) of the caller that scheduled it, if that differs
-	// from the trace of its run.
+	// Trace is the trace context (W3C traceparent) of the caller that scheduled the task, if that
+	// differs from the trace of the task's run.
 	Trace string `cbor:"14,keyasint,omitempty"`
 	// Same is set if the task was requeued with its original input. It names the task whose
 	// idempotency key this task keeps. It is nil when the task has its own key.
@@ -213,8 +213,9 @@ type Retry struct {
 	Given bool `cbor:"7,keyasint,omitempty"`
 }
 
-// NewRetry returns the policy for these numbers. If no maximum is given and the maximum is not the
-// default, the policy has it. So other programs that read the policy need not know LongestPause.
+// NewRetry returns the policy for these numbers. If no maximum is given and the first pause is
+// longer than the default maximum, NewRetry stores the first pause as the maximum. So other
+// programs that read the policy need not know LongestPause.
 //
 //arch:parameters these are the five numbers of a retry policy, as users write them
 func NewRetry(attempts int, initial, longest time.Duration, coefficient, jitter float64) Retry {
@@ -241,8 +242,8 @@ func (r *Retry) IsZero() bool {
 	return r.MaxAttempts == 0 && r.Initial == 0 && r.Max == 0 && r.Coefficient == 0 && r.Jitter == 0 && len(r.Final) == 0 && !r.Given
 }
 
-// defaultLongest is the maximum of the pauses of a policy that sets none, unless its first pause is
-// longer.
+// defaultLongest is the longest pause of a policy that sets no maximum. If the first pause of the
+// policy is longer, that pause is the maximum instead.
 const defaultLongest = time.Minute
 
 // LongestPause returns the maximum of the pauses of a policy, from its first pause and the maximum
@@ -400,7 +401,8 @@ func Executes(kinds []string, kind string) bool {
 	return slices.Contains(kinds, kind) || slices.Contains(kinds, AnyKind)
 }
 
-// Kinds of timeouts. They are the Type of the failure, whose Kind is FailureTimeout.
+// Kinds of timeouts. The failure of a timeout has one of them as its Type, and FailureTimeout as
+// its Kind.
 const (
 	TimeoutToStart = "timeout.schedule_to_start"
 	TimeoutToClose = "timeout.start_to_close"

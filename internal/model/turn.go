@@ -71,11 +71,11 @@ type Close struct {
 // Turn is a worker's report: outcomes of steps, new requests, the end of the run, and what the run
 // waits for.
 //
-// The code may run ahead: when the first Ahead commands of a turn were not committed yet, the code
-// continued as if they were, because nothing else was pending. If other events arrived before that
-// commit, the engine records the first Ahead commands, because they are facts. It drops the rest of
-// the turn and delivers the events. The worker notices that its assumption was wrong, discards its
-// state and replays.
+// The code may run ahead: it continues as if the first Ahead commands of the turn were already
+// committed, because nothing else is pending. If other events arrive before that commit, the
+// engine records the first Ahead commands, because they are facts. It drops the rest of the turn
+// and delivers the events. The worker notices that its assumption was wrong, discards its state and
+// replays.
 type Turn struct {
 	Run RunID
 	// Generation is the activation that this turn belongs to. A turn of an older activation is

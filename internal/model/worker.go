@@ -111,9 +111,9 @@ func RemoteWorkerName(name, tenant, id string) string {
 	return strings.ReplaceAll(name, "@", "-") + remoteMark + hex.EncodeToString(sum[:8])
 }
 
-// RemoteMemberName returns the name of the membership of a remote worker in a role. It is a hash,
-// so that a worker can name only its own memberships: it depends on the id, which only the worker
-// and its servers know.
+// RemoteMemberName returns the name of the membership of a remote worker in a role. The name is a
+// hash that depends on the id, which only the worker and its servers know. So a worker can name
+// only its own memberships.
 func RemoteMemberName(tenant, id, session, role string) string {
 	sum := sha256.Sum256([]byte(tenant + "\x00" + id + "\x00" + session + "\x00" + role))
 	return hex.EncodeToString(sum[:16])
@@ -123,9 +123,9 @@ func RemoteMemberName(tenant, id, session, role string) string {
 func IsRemoteWorker(name string) bool { return strings.Contains(name, remoteMark) }
 
 // SpeaksFor reports whether a worker may speak for a claim. A remote worker tells the engine which
-// claims it has, so the engine checks that the history names this worker. The history appends the
-// node of the worker to the name. An empty name means that a node speaks for its own workers, whose
-// claims it knows.
+// claims it has, so the engine checks that the history names this worker. In the history, the name
+// of the worker is followed by its node. An empty name means that a node speaks for its own
+// workers, whose claims it knows.
 func SpeaksFor(by, named string) bool {
 	if i := strings.LastIndexByte(named, '@'); i >= 0 {
 		named = named[:i]

@@ -162,7 +162,7 @@ var entities = []mutant{
 	{
 		name:  "the request of a lock is no barrier",
 		file:  "internal/core/entity.go",
-		old:   "			return n.hand(items) // the barrier\n",
+		old:   "			return n.hand(items) // a lock request is a barrier\n",
 		new:   "			continue\n",
 		tests: [][]string{accounts, coreTest("TestLockIsABarrier$")},
 	},

@@ -167,8 +167,8 @@ var common = []mutant{
 	{
 		name:  "a batch is sealed while one is in flight",
 		file:  "internal/engine/lane/seal.go",
-		old:   "	if l.flight != nil || l.recovery.busy() {\n		return\n	}\n",
-		new:   "	if l.recovery.busy() {\n		return\n	}\n",
+		old:   "	if l.flight != nil || l.recovery.busy() || l.waitsForCalls(now) {\n",
+		new:   "	if l.recovery.busy() || l.waitsForCalls(now) {\n",
 		tests: [][]string{sim},
 	},
 	{

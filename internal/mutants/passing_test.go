@@ -24,11 +24,32 @@ var passing = []mutant{
 		tests: [][]string{laneTest("TestRefusedBatchWithPassedMessages$")},
 	},
 	{
-		name:  "a passed call begins before its sender is durable",
+		name:  "a passed call of a service begins before its sender is durable",
 		file:  "internal/engine/lane/entity.go",
 		old:   "		a.Held, a.Early = true, true\n",
 		new:   "",
-		tests: [][]string{laneTest("TestPassedCallWaitsForItsCommit$")},
+		tests: [][]string{laneTest("TestCallsThatDoNotRunAhead$")},
+	},
+	{
+		name:  "a call runs ahead although it may have killed the last owner",
+		file:  "internal/engine/lane/entity.go",
+		old:   "in.origin.passed && !mayRunAhead || remote && l.isWary(now, e.shard)",
+		new:   "in.origin.passed && !mayRunAhead",
+		tests: [][]string{laneTest("TestCallsThatDoNotRunAhead$")},
+	},
+	{
+		name:  "a batch does not wait for calls that run ahead",
+		file:  "internal/engine/lane/ahead.go",
+		old:   "		b.until = now.Add(l.cfg.AheadWait)\n",
+		new:   "		b.until = now\n",
+		tests: [][]string{laneTest("TestCallRunsAhead$")},
+	},
+	{
+		name:  "a batch waits for slow calls again and again",
+		file:  "internal/engine/lane/ahead.go",
+		old:   "		l.slow[j.entry.kind()] = true\n",
+		new:   "		_ = j\n",
+		tests: [][]string{laneTest("TestBatchDoesNotWaitForSlowCalls$")},
 	},
 	{
 		name:  "a passed view begins before its sender is durable",
@@ -42,7 +63,7 @@ var passing = []mutant{
 		file:  "internal/core/entity.go",
 		old:   "	return it.early && !it.View &&",
 		new:   "	return false && it.early && !it.View &&",
-		tests: [][]string{laneTest("TestPassedCallWaitsForItsCommit$")},
+		tests: [][]string{laneTest("TestLaterCallWaitsBehindAPassedCall$")},
 	},
 	{
 		name:  "a call begins before the release of the lock is durable",

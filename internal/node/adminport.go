@@ -20,7 +20,7 @@ const mostProfiles = 2
 // longestProfile is how long a profile may take, with its transfer.
 const longestProfile = 5 * time.Minute
 
-// serveAdmin serves the profiles of the process to admins, on an address of their own.
+// serveAdmin serves the profiles of the process (CPU, memory) to admins, on a separate address.
 func (s *Server) serveAdmin(l net.Listener, cfg *ServerConfig) {
 	s.adminAt = l.Addr()
 	if cfg.TLS != nil {

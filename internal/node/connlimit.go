@@ -25,7 +25,7 @@ type connectionCount struct {
 	logged time.Time // when a refusal was last logged
 }
 
-// countConnections returns the count of a server; nil for one without a limit.
+// countConnections returns the count of a server; nil for a server without a limit.
 func (cfg *ServerConfig) countConnections() *connectionCount {
 	most := cmp.Or(cfg.MaxConnections, DefaultConnections)
 	if most < 0 {

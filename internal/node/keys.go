@@ -37,8 +37,8 @@ func readLogins(all []store.Setting, log *slog.Logger) (logins []authn.Login) {
 	return logins
 }
 
-// readKeys reads keys and disabled tenants. It refuses callers in doubt: a key that it cannot read
-// is unknown, and a tenant whose record it cannot read is disabled.
+// readKeys reads keys and disabled tenants. A damaged setting never lets a caller in: a key that
+// readKeys cannot read is unknown, and a tenant whose record it cannot read is disabled.
 func readKeys(all []store.Setting, log *slog.Logger) (keys []authn.Key, disabled map[string]bool) {
 	disabled = map[string]bool{}
 	for i := range all {
@@ -98,7 +98,7 @@ func (n *Node) recordKeyUses(ring *authn.Keyring, log *slog.Logger) (stop func()
 	}
 }
 
-// storeKeyUses stores the uses that are later than the ones that this node has recorded. If it
+// storeKeyUses stores the uses that are later than the uses that this node has recorded. If it
 // cannot store a use, the next call tries again.
 func (n *Node) storeKeyUses(ctx context.Context, ring *authn.Keyring, recorded map[string]model.Time, log *slog.Logger) {
 	for _, u := range ring.Uses() {

@@ -15,8 +15,8 @@ import (
 const (
 	// sniffTime is how long a connection may take to show its protocol.
 	sniffTime = 10 * time.Second
-	// maxUnknown is how many such connections there may be. The server does not accept further ones
-	// until one of these has shown its protocol.
+	// maxUnknown is how many connections may have an unknown protocol at the same time. The server
+	// accepts no further ones until one of these has shown its protocol.
 	maxUnknown = 1000
 )
 

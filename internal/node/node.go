@@ -110,8 +110,8 @@ type Config struct {
 	// Meter counts events, and Tracer creates spans. Both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
-	// FileSystem returns the name of the network file system of a directory, or nothing for a local
-	// one. Nil asks the operating system. For tests.
+	// FileSystem returns the name of the network file system of a directory, or an empty text for a
+	// local directory. Nil asks the operating system. For tests.
 	FileSystem func(dir string) string
 	// Wrap wraps the store, for example to inject faults. For tests.
 	Wrap func(store.Store) store.Store
@@ -408,7 +408,8 @@ func (n *Node) Backend() api.Backend {
 	return n.service
 }
 
-// Admin returns the calls of operators. The home tenant exists without a record.
+// Admin returns the calls of operators. The tenant home exists even if the store has no record of
+// it.
 func (n *Node) Admin(home string) api.Admin {
 	if n.records {
 		return n.audit.Admin(n.service.Admin(home))

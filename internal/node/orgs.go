@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/service"
 )
 
-// recordOrgs creates the tenants of organizations that have none. A tenant that exists keeps its
-// settings.
+// recordOrgs creates a tenant for each organization whose tenant does not exist. A tenant that
+// exists keeps its settings.
 func recordOrgs(ctx context.Context, n *Node, cfg *ServerConfig) error {
 	if cfg.Orgs == nil {
 		return nil

@@ -84,8 +84,8 @@ type ServerConfig struct {
 	Grace time.Duration
 	// Reunion is how long a node that has taken over shards waits for remote workers that may still
 	// be doing the work there. The default is 10 s. Workers that join within this time continue
-	// their work. The time starts again with each worker that joins, but ends after six times this
-	// time in all.
+	// their work. Each worker that joins starts the time again, but the node waits at most six
+	// times as long in all.
 	Reunion time.Duration
 }
 

@@ -71,8 +71,8 @@ type Socket struct {
 }
 
 // ServeSocket listens on a Unix socket that only the user of this process can open, and serves one
-// tenant there. Only one process can have the store open, and the caller has it. So a socket that
-// already exists was left by a process that died.
+// tenant there. Only one process can have the store open, and this process has it open. So if the
+// socket already exists, a process that died has left it behind.
 func (n *Node) ServeSocket(ctx context.Context, path, tenant string, cfg Config) (*Socket, error) {
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -290,8 +290,8 @@ func (c *conn) writeFrame(frame []byte) error {
 	return nil
 }
 
-// take removes the items of the next frame from the items that wait to be sent. It puts an item in
-// front of them that gives credit back.
+// take removes the items of the next frame from the items that wait to be sent. In front of these
+// items it puts an item that gives credit back.
 func (c *conn) take(items []item) []item {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -249,9 +249,9 @@ func (n *Net) dial(ctx context.Context, p Peer) (held bool, err error) {
 	return true, nil
 }
 
-// serve uses a connection until it ends. A node has one connection to each other node. A new
-// connection replaces the old one: the other node has noticed before this one that the old
-// connection ended.
+// serve uses a connection until it ends. A node has one connection to each other node. If the other
+// node opens a new connection while the old one still exists here, the other node has noticed
+// before this node that the old connection ended. So the new connection replaces the old one.
 func (n *Net) serve(c *conn) {
 	over := make(chan struct{})
 	n.mu.Lock()
@@ -291,9 +291,9 @@ func (n *Net) serve(c *conn) {
 
 // Mark sends a mark to all other nodes, which return it. A later mark has a higher number. A
 // request says which mark came back before it (Request.Since). When its sender returned that mark,
-// the sender still used the connection, so it had not yet sent a copy of the request through the
-// store. Without marks, a request could arrive after its sender has given the connection up and
-// sent a copy.
+// the sender still used the connection, so the sender had not yet sent a copy of the request
+// through the store. Without marks, a request could arrive after its sender has given the
+// connection up and sent a copy.
 func (n *Net) Mark(mark uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -87,7 +87,8 @@ func (s *Server) openBouncer(ctx context.Context, mode PoolMode, size int) (*Bou
 		return nil, err
 	}
 
-	// As for the server: another process may take the port between our check and the bind.
+	// Another process may take the port between our check and the bind of PgBouncer, so try
+	// several.
 	for range 10 {
 		b := &Bouncer{log: filepath.Join(dir, "log")}
 		if b.port, err = freePort(); err != nil {

@@ -83,11 +83,12 @@ func (p *Pool) beat() {
 	}
 
 	// Mark what was sent, and collect the tasks to stop. Their contexts end below, after the lock
-	// is released, because that may run code of users.
+	// is released, because ending a context may run code of users.
 	var stopped []ended
 	for i, t := range tasks {
 		t.beaten = sent
-		// A handler may have reported newer progress during the call. That stays for the next beat.
+		// A handler may have reported newer progress during the call. The newer progress stays for
+		// the next beat.
 		if t.progress == beats[i].Progress {
 			t.progress = nil
 		}

@@ -13,8 +13,8 @@ import (
 // Close takes no new claims and lets running tasks finish until ctx ends. After that it ends the
 // contexts of the tasks that still run and gives their claims back. It abandons handlers that
 // ignore the end of their context, and returns an error that names them. Close also returns an
-// error if the pool could not leave its session in time. Otherwise the engine has no claim of this
-// pool left.
+// error if the pool could not leave its session in time. Once the pool has left its session, the
+// engine has no claim of this pool left.
 func (p *Pool) Close(ctx context.Context) error {
 	// Wait until all handlers have ended, or until ctx ends. Then end the contexts of the handlers
 	// and give them a moment to return.

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/pool"
 )
 
-// TestGate checks E44: the gate shuts only at the high mark and opens only at the low mark. In
-// between nothing changes.
+// TestGate checks E44 (see internal/archtest/testdata/invariants.txt): the gate shuts only at the
+// high mark and opens only at the low mark. In between nothing changes.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

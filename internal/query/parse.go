@@ -334,8 +334,8 @@ func (p *parser) times(from, to *model.Time) error {
 		return err
 	}
 
-	// The store counts microseconds. For >= and <, find the first one at or after t; for > and <=,
-	// the first one after t.
+	// The store counts microseconds. For >= and <, find the first microsecond at or after t. For >
+	// and <=, find the first one after t.
 	first := model.TimeOf(t)
 	if first.Std().Before(t) {
 		first++

@@ -36,8 +36,8 @@ func (a *Admin) CreateTenant(ctx context.Context, c api.TenantChange) (api.Tenan
 	return askOnce(a.client.CreateTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
 }
 
-// SetTenant changes a tenant. The client does not repeat the request, because the second one could
-// undo the change of another operator.
+// SetTenant changes a tenant. The client does not repeat the request, because a second request
+// could undo the change of another operator.
 func (a *Admin) SetTenant(ctx context.Context, c api.TenantChange) (api.TenantInfo, error) {
 	return askOnce(a.client.SetTenant, wire.ReadTenantInfo).do(ctx, a.b, wire.TenantChange(c))
 }
@@ -53,7 +53,7 @@ func (a *Admin) CreateKey(ctx context.Context, r api.KeyRequest) (api.NewKey, er
 	return askOnce(a.client.CreateKey, wire.ReadNewKey).do(ctx, a.b, wire.CreateKeyRequest(r))
 }
 
-// RevokeKey ends a key. The client does not repeat the request, because the second one would not
+// RevokeKey ends a key. The client does not repeat the request, because a second request would not
 // find the key.
 func (a *Admin) RevokeKey(ctx context.Context, id string) error {
 	return tellOnce(ctx, a.b, a.client.RevokeKey, &pb.RevokeKeyRequest{Id: id})
@@ -75,8 +75,8 @@ func (a *Admin) Logins(ctx context.Context, tenant string) ([]api.LoginInfo, err
 	return ask(a.client.Logins, wire.ReadLoginList).do(ctx, a.b, &pb.LoginsRequest{Tenant: tenant})
 }
 
-// EndLogin ends a session. The client does not repeat the request, because the second one would not
-// find the session.
+// EndLogin ends a session. The client does not repeat the request, because a second request would
+// not find the session.
 func (a *Admin) EndLogin(ctx context.Context, id string) error {
 	return tellOnce(ctx, a.b, a.client.EndLogin, &pb.EndLoginRequest{Id: id})
 }
@@ -86,7 +86,7 @@ func (a *Admin) Settings(ctx context.Context, tenant, kind string) ([]api.Settin
 	return ask(a.client.Settings, wire.ReadSettingList).do(ctx, a.b, &pb.SettingsRequest{Tenant: tenant, Kind: kind})
 }
 
-// SetSetting changes a setting. The client does not repeat the request, because the second one
+// SetSetting changes a setting. The client does not repeat the request, because a second request
 // could undo the change of another operator.
 func (a *Admin) SetSetting(ctx context.Context, c api.SettingChange) (api.Setting, error) {
 	return askOnce(a.client.SetSetting, wire.ReadSetting).do(ctx, a.b, wire.SettingChange(c))

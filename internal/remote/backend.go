@@ -4,8 +4,8 @@
 // A call behaves as it does in process: the same errors, the same deadlines, the same guarantees.
 // If the caller of a request that changes something gives no request id, this package draws one: it
 // generates a random id. So it can repeat a call whose connection breaks, and the call takes effect
-// once. It does not repeat calls that run at most once, and changes of settings, if they may have
-// reached the server.
+// once. There are two exceptions: it does not repeat a call that runs at most once, or a change of
+// a setting, if the request may have reached the server.
 package remote
 
 import (
@@ -44,7 +44,7 @@ type Backend struct {
 	// maxPayload is the limit of payloads as the server says it; 0 if it does not.
 	maxPayload int
 	receipts   receipts
-	era        atomic.Pointer[string] // the era for new request ids; nil before the first answer
+	era        atomic.Pointer[string] // see wire.EraHeader; nil before the first answer
 }
 
 // Dial connects to a server and asks it who the caller is. It fails if no server answers before ctx

@@ -235,8 +235,8 @@ type bundleStream struct {
 	used  bool // a call has used it since the last check
 	last  uint64
 	calls map[uint64]*bundledCall // without an answer
-	// answered is the highest id of a call with an answer. gaveUp is the id that was the highest of
-	// all calls when the client last gave up a call.
+	// answered is the highest id of a call with an answer. gaveUp is the highest id that any call
+	// had when the client last gave up a call.
 	answered, gaveUp uint64
 }
 
@@ -325,8 +325,8 @@ func (s *bundleStream) add(c *bundledCall) bool {
 }
 
 // register notes a call, and posts it unless it is alone. A call is alone if it is the only one
-// without an answer, and the server has read everything that was sent before. So sending the call
-// does not block.
+// without an answer, and the server has read everything that was sent before. So sending an alone
+// call does not block.
 func (s *bundleStream) register(c *bundledCall) (added, alone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

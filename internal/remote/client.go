@@ -141,7 +141,7 @@ func (b *Backend) Update(ctx context.Context, r api.UpdateRequest) (model.Payloa
 	})
 }
 
-// Query asks the code of an execution.
+// Query asks the code of an execution for information.
 func (b *Backend) Query(ctx context.Context, r api.QueryRequest) (model.Payload, error) {
 	if err := b.own(r.Target.Address.Tenant); err != nil {
 		return model.Payload{}, err

@@ -80,8 +80,8 @@ type Config struct {
 	// NoBundles makes every call go alone, as calls to servers of older versions do. It is for
 	// comparisons and tests.
 	NoBundles bool
-	// The client calls Broken when a stream of the worker on which the server had answered has
-	// ended, and the client opens another one; nil for none.
+	// If a stream of the worker ends on which the server had answered, the client calls Broken and
+	// opens another stream. Broken may be nil.
 	Broken func()
 	// Dial opens a connection to an address. If it is nil, the client uses the network. It is for
 	// tests and tunnels.

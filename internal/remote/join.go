@@ -61,15 +61,15 @@ func (w *Work) JoinEntities(ctx context.Context, worker api.EntityWorker, offer 
 	return r, r.join(ctx)
 }
 
-// membership is how a role joins and leaves.
+// membership is how a role of the worker (workflows, tasks or entities) joins and leaves.
 type membership struct {
 	w       *Work
 	offered *pb.Join
 	joins   chan error // the answer to the first join
 	leaves  chan error // the answer to a leave
 	// patient says that the role keeps its runs or claims when it loses its session. Such a role
-	// joins again before it leaves, and sends nothing else before the server has taken it back. Any
-	// other role holds nothing after it has lost its session, so it need not leave.
+	// joins again before it leaves, and sends nothing else before the server has taken it back.
+	// After any other role has lost its session, no server waits for it, so it need not leave.
 	patient bool
 
 	// Guarded by the lock of the work.
@@ -88,7 +88,7 @@ func newMembership(w *Work, j *pb.Join) *membership {
 // current returns the session that gets the items of the role, and a channel that is closed when
 // that changes. A role sends everything to this session. So all its items come after its join, and
 // no item goes to a session that does not know the runs or claims of the role. If the server has
-// refused to take the role back, the session is one that has ended.
+// refused to take the role back, current returns a session that has ended.
 func (m *membership) current() (*session, <-chan struct{}) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -123,9 +123,10 @@ func postTo(l *session, item *pb.WorkerItem) {
 	}
 }
 
-// offer joins in a session, once. The caller holds the lock of the work. If the session has no room
-// for the offer, because the server does not take what other roles have sent, the offer waits in a
-// goroutine. The parameter held names what the worker holds from another session; it may be empty.
+// offer sends the offer of the role to the server of a session, once. The caller holds the lock of
+// the work. If the session has no room for the offer, because the server does not take what other
+// roles have sent, the offer waits in a goroutine. The parameter held names what the worker holds
+// from another session; it may be empty.
 func (m *membership) offer(l *session, held *pb.Join) {
 	if m.in == l || m.gone {
 		return
@@ -163,8 +164,8 @@ func (m *membership) join(ctx context.Context) error {
 	return err
 }
 
-// answerJoin gives an answer to the caller of join, and reports whether one waits. The caller
-// holds the lock of the work.
+// answerJoin gives an answer to the caller of join, and reports whether that caller waits. The
+// caller holds the lock of the work.
 func (m *membership) answerJoin(err error) bool {
 	if !m.joining {
 		return false

@@ -22,7 +22,7 @@ type servers struct {
 // lookupTime bounds the search for the address of a server.
 const lookupTime = 2 * time.Second
 
-// leave makes the client use another server than the one at an address, if it knows another one.
+// leave makes the client stop using the server at an address, if the client knows another server.
 // Calls that are under way at the old server may finish.
 func (s *servers) leave(at net.Addr) {
 	if s == nil || at == nil || len(s.all) < 2 {

@@ -43,7 +43,7 @@ const keepLeft = time.Minute
 type handOver struct {
 	server uint64 // the server's number, which a restarted server may use again
 	lost   bool   // the server that handed it over is gone
-	loss   int    // counts the losses of a session up to the one since which the role keeps it
+	loss   int    // entityRole.losses at the time when the role began to keep it
 	entity model.Address
 	calls  []int64 // numbers that identify the calls
 	state  uint64  // hash of the state that the calls began with
@@ -87,7 +87,7 @@ func (r *entityRole) lost(unsent []*pb.WorkerItem) *pb.Join {
 	defer r.mu.Unlock()
 	r.losses++
 	loss := r.losses
-	for _, all := range r.left { // the calls that still run are kept below
+	for _, all := range r.left { // the loop over r.held keeps the calls that still run
 		for _, h := range all {
 			if h.result == nil {
 				r.settle(h)
@@ -229,7 +229,7 @@ func (r *entityRole) FinishCalls(ctx context.Context, o model.Operated) error {
 	delete(r.held, o.Generation)
 	if h != nil && h.lost {
 		next := h.next
-		if next == nil { // no server waits for the results yet; the next one may ask for them
+		if next == nil { // no server waits for the results yet; the next server may ask for them
 			h.result = results
 			r.mu.Unlock()
 			return nil

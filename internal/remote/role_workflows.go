@@ -405,7 +405,7 @@ func (r *workflowRole) Answer(_ model.RunID, _, id uint64, out model.Payload, f 
 // Leave gives everything back and ends the role.
 func (r *workflowRole) Leave(ctx context.Context) error { return r.leave(ctx) }
 
-// Pass asks the server for the limits and the breaker of an attempt.
+// Pass asks the server to let an attempt through its limits and its breaker.
 func (r *workflowRole) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
 	r.mu.Lock()
 	r.waiting[ref] = &attempt{begin: begin}

@@ -16,8 +16,8 @@ func (b *Backend) Views(ctx context.Context, tenant string) ([]api.View, error) 
 	return ask(b.client.Views, wire.ReadViewList).do(ctx, b, &pb.ViewsRequest{})
 }
 
-// SetView creates or replaces a view. The client does not repeat the request, because the second
-// one could undo the change of another person.
+// SetView creates or replaces a view. The client does not repeat the request, because a second
+// request could undo the change of another person.
 func (b *Backend) SetView(ctx context.Context, c api.ViewChange) (api.View, error) {
 	if err := b.own(c.Tenant); err != nil {
 		return api.View{}, err
@@ -25,7 +25,7 @@ func (b *Backend) SetView(ctx context.Context, c api.ViewChange) (api.View, erro
 	return askOnce(b.client.SetView, wire.ReadView).do(ctx, b, wire.SetViewRequest(c))
 }
 
-// DeleteView removes a view. The client does not repeat the request, because the second one would
+// DeleteView removes a view. The client does not repeat the request, because a second request would
 // not find the view.
 func (b *Backend) DeleteView(ctx context.Context, t api.ViewTarget) error {
 	if err := b.own(t.Tenant); err != nil {

@@ -28,8 +28,8 @@ type WorkConfig struct {
 	// pauses must be short, because a restarted server waits only some seconds for its workers.
 	// Each pause is shortened at random by up to a half.
 	Backoff, MaxBackoff time.Duration
-	// The worker calls Broken when a stream on which the server had answered has ended, and the
-	// worker will open another one; nil for none.
+	// If a stream ends on which the server had answered, the worker calls Broken and opens another
+	// stream. Broken may be nil.
 	Broken func()
 	// Link bounds the items that are kept until the server has taken them.
 	Link link.Config
@@ -224,7 +224,7 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 	w.mu.Lock()
 	before := w.link
 	w.mu.Unlock()
-	before.Quiet() // first finish the items that the server has sent before
+	before.Quiet() // first finish the items of the stream before this one
 	w.servers.restore()
 	l, received := w.welcome(welcome)
 	err = l.Run(ctx, frames{st}, received, w.take)

@@ -12,10 +12,11 @@ import (
 )
 
 // A server that restarts loses its sessions with workers, and hands the same runs out again a
-// moment later. Until then, we call the run lost. The worker lets the bodies of the steps of a lost
-// run continue, and keeps the outcomes that the server has not confirmed. When the server activates
-// the run here again, the worker replays its code. For a step whose attempt the worker has kept, it
-// does not run the body again. The step waits for the running body, or takes the kept outcome.
+// moment later. Until the server hands out a run again, the run is called lost. The worker lets the
+// bodies of the steps of a lost run continue, and keeps the outcomes that the server has not
+// confirmed. When the server activates the run here again, the worker replays its code. For a step
+// whose attempt the worker has kept, it does not run the body again. The step waits for the running
+// body, or takes the kept outcome.
 
 // keepFor is how long the worker keeps the attempts of a lost run. If the run is not activated here
 // within that time, another worker has it, or it is over.
@@ -183,8 +184,9 @@ func (r *run) stopInline() {
 }
 
 // handOverTo makes a new activation of the run wait until this activation has handed over its
-// attempts. It returns false when the new activation need not wait. This activation may itself wait
-// for an earlier one. In that case it has not handed over its attempts, even if it is not lost.
+// attempts. The new activation must wait if this activation is lost, or if this activation itself
+// waits for an earlier one. handOverTo returns false in all other cases, and if this activation is
+// already unloaded.
 func (r *run) handOverTo(next *run) bool {
 	if !r.precede(next) {
 		return false

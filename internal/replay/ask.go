@@ -63,7 +63,7 @@ type ask struct {
 	kept    *keptAttempt // gets the outcome of the body if the owner of the run was lost
 }
 
-// subject is what an ask is about that asks for something other than a step.
+// subject says what an ask is about. An ask for a step has no subject.
 type subject struct {
 	deadline *Scope        // of askScope: the scope
 	ref      int64         // of askTaken: the position of the signal
@@ -240,8 +240,8 @@ func (m *machine) confirm(a *ask) {
 			m.toStart = append(m.toStart, a)
 		}
 	case askTimer:
-		// Do not ask for a timer that the code has given up. Every replay would start it again, and
-		// it would fire without effect.
+		// Do not ask for a timer that the code has given up. Otherwise every replay would start the
+		// timer again, and it would fire without effect.
 		if !a.fut.done && !a.withdrawn {
 			m.command(a, *pending)
 		}
@@ -267,8 +267,8 @@ func (m *machine) wasSent(a *ask) bool {
 	return ok
 }
 
-// hasBegun reports whether the engine may have received the ask. In that case, the history must
-// record that the code gave up on the ask.
+// hasBegun reports whether the engine may have received the ask. If the engine may have received
+// it, a withdrawal of the ask must be recorded in the history.
 func (a *ask) hasBegun() bool {
 	return a.kind != askStep || a.state != stepAsked || a.attempt > 0 || a.task != nil && (a.recorded || a.requested)
 }

@@ -79,7 +79,7 @@ type twin struct {
 
 // doubtful reports whether the code must be executed again, on a new machine, before its requests
 // take effect. It returns false while a report is in flight or an outcome is unreported, because
-// the old machine cannot be thrown away before.
+// the old machine must stay until these are recorded.
 func (m *machine) doubtful() bool {
 	return m.unproven() && m.quiet() && !slices.ContainsFunc(m.commands, func(c model.Command) bool {
 		return c.Kind == model.CommandRecord || c.Kind == model.CommandRetry
@@ -98,7 +98,7 @@ func (m *machine) unproven() bool {
 func (m *machine) prove() bool {
 	t := m.twin
 	m.twin = nil
-	if t == nil || t.fed != m.fed { // events have arrived since: this is the first execution
+	if t == nil || t.fed != m.fed { // the code got here for the first time
 		m.again = true
 		m.r.retire(m.r.restart)
 		return false

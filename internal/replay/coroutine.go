@@ -239,8 +239,8 @@ func (x Ctx) Go(fn func(Ctx) (any, error)) *Future {
 	return c.m.spawn(childPath(c.path, c.kids), x.scope, fn)
 }
 
-// spawn adds a coroutine that is ready to run. It belongs to the scope under. under is nil if the
-// coroutine must survive a cancel request.
+// spawn adds a coroutine that is ready to run. The parameter under is the scope that the coroutine
+// belongs to. It is nil if the coroutine must survive a cancel request.
 func (m *machine) spawn(path string, under *Scope, fn func(Ctx) (any, error)) *Future {
 	child := &Coroutine{m: m, path: path, fn: fn, signal: make(chan wake, 1)}
 	child.scope = &Scope{m: m, parent: under, path: path}

@@ -36,9 +36,9 @@
 //	P7  No method of Worker that the engine calls blocks or runs user code.
 //
 // The package does not handle types: package perdure encodes and decodes values. Package replay
-// stores nothing. It cannot make code deterministic that reads clocks, maps or other goroutines.
-// But before the package runs a step, it notices when such code asks for something else than the
-// history has.
+// stores nothing. If code depends on clocks, on the order of maps or on other goroutines, the
+// package cannot make that code deterministic. But before the package runs a step, it notices when
+// the code asks for something that differs from the history.
 //
 // # Files
 //

@@ -16,10 +16,11 @@ import (
 //   - Otherwise the code may have noticed the signal without taking it. For example, a select may
 //     have chosen the signal, or one receive may have got this signal, so that another receive got
 //     a later signal. In that case the signal disappears where it was dropped.
-//   - The replayed code may take the signal before that place. The turn that reported this was
-//     lost. Otherwise the history would record that the code took the signal, and the engine could
-//     not have dropped it. So nothing in the history depends on the event that made the code take
-//     the signal, and the signal disappears before that event.
+//   - The replayed code may take the signal before that place. Then the earlier code took it too,
+//     but the turn that reported this was lost. (Otherwise the history would record that the code
+//     took the signal, and the engine could not have dropped the signal.) So nothing in the history
+//     depends on the event that made the code take the signal. The signal disappears before that
+//     event.
 //
 // Every replay finds the same places, because they depend only on the history up to the drop.
 

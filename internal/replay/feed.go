@@ -8,7 +8,7 @@ import (
 )
 
 // feed gives the next event to the code. It resolves the future that the event answers, and makes
-// the coroutines ready that waited for this future.
+// ready the coroutines that waited for this future.
 func (m *machine) feed() {
 	i := m.fed
 	e := m.r.events[i]

@@ -15,8 +15,8 @@ type cleanup struct {
 	onlyFailure bool
 }
 
-// hooks are functions of the code that do not run in its course, but when the execution is
-// cancelled or ends. Most code has none.
+// hooks are the functions that the code has registered to run when the execution is cancelled or
+// ends. Most code has none.
 type hooks struct {
 	cleanup     []cleanup
 	interrupts  []func(Ctx, string) error // to run when the execution is cancelled

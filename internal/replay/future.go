@@ -367,8 +367,8 @@ func (f *Future) abandon(c *Coroutine) {
 }
 
 // Get waits for the future and returns the error of the work behind it. If the scope ends first,
-// Get returns the error of the scope. But if the future is of a step that settles, Get still waits
-// for the outcome.
+// Get returns the error of the scope. But if the future belongs to a step that settles, Get still
+// waits for the outcome.
 func (x Ctx) Get(f *Future) error {
 	if err := x.check("Get", f); err != nil {
 		return err

@@ -10,6 +10,6 @@ func goroutine() uintptr
 // settleOn notes that the coroutine runs on the calling goroutine.
 func (c *Coroutine) settleOn() { c.home.Store(goroutine()) }
 
-// foreign reports whether the calling goroutine is not the one that the coroutine runs on. In that
-// case user code has started the calling goroutine, or the goroutine runs the body of a step.
+// foreign reports whether the coroutine runs on another goroutine than the calling one. If so, user
+// code has started the calling goroutine, or that goroutine runs the body of a step.
 func (c *Coroutine) foreign() bool { return c.home.Load() != goroutine() }

@@ -11,9 +11,9 @@ func (c *Coroutine) settleOn() {}
 // its bottom.
 const maxDepth = 128
 
-// foreign reports whether the calling goroutine is not a goroutine of a coroutine. In that case
-// user code has started the goroutine, or the goroutine runs the body of a step. foreign looks at
-// the bottom of the stack, which takes a microsecond.
+// foreign reports whether the calling goroutine belongs to no coroutine. If so, user code has
+// started the goroutine, or the goroutine runs the body of a step. foreign looks at the bottom of
+// the stack, which takes a microsecond.
 //
 //go:noinline
 func (c *Coroutine) foreign() bool {

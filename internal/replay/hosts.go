@@ -3,8 +3,8 @@ package replay
 import "sync"
 
 // hosts are the goroutines that coroutines run on. The worker keeps a few idle ones, because their
-// stacks have grown to the size that user code needs. To grow a new stack costs more than to start
-// the goroutine.
+// stacks have grown to the size that user code needs. Growing a new stack costs more than starting
+// a goroutine.
 type hosts struct {
 	goroutines *sync.WaitGroup
 

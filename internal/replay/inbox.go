@@ -16,7 +16,7 @@ type Inbox struct {
 }
 
 // Inbox opens the inbox of the run. From now on every signal goes into the inbox. Inbox also puts
-// the signals there that have arrived and that the code has not taken.
+// into it the signals that have arrived and that the code has not taken.
 func (x Ctx) Inbox() *Inbox {
 	x.must("Inbox")
 	m := x.co.m

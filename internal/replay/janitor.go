@@ -59,7 +59,8 @@ func (w *Worker) janitor() {
 }
 
 // restAfter is how many times the janitor must find no run before it sleeps. Waking it costs more
-// than a look, and a worker that gets one run after the other has none in between.
+// than a look. A worker that gets one run after the other has no run for short moments, in which
+// the janitor should not sleep.
 const restAfter = 8
 
 // mayRest reports whether the janitor may sleep. If so, the next run wakes it.

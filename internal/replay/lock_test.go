@@ -96,7 +96,8 @@ func TestLock(t *testing.T) {
 }
 
 // Code that breaks a rule of locks gets an error of kind Invalid, live and on replay, and nothing
-// is recorded. The code may continue (L34).
+// is recorded. The code may continue. This is the invariant L34 in
+// internal/archtest/testdata/invariants.txt.
 func TestLockRules(t *testing.T) {
 	lock := func(x replay.Ctx, fn func(replay.Ctx) error, keys ...string) error {
 		var set []model.Address

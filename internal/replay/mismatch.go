@@ -167,9 +167,9 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	return text, true
 }
 
-// foresee finds the event that records a child before this event is fed, if the input of the child
-// is encoded differently today. The key of the child is derived from the recorded identity, and the
-// code may use the key immediately.
+// foresee finds the event that records the start of a child, if the input of the child is encoded
+// differently today. It does not wait until this event is fed, because the key of the child is
+// derived from the recorded identity, and the code may use the key immediately.
 func (m *machine) foresee(a *ask) {
 	if m.live || m.normalizers[kindName{askChild, a.name}] == nil {
 		return

@@ -41,8 +41,8 @@ type run struct {
 	busy     bool
 	evicted  bool
 	flushing bool
-	// A turn said that a body may run, because a coroutine had the baton. When the coroutine gives
-	// up the baton, it reports again.
+	// vague says that the last turn reported a running body only because a coroutine had the baton.
+	// When the coroutine gives up the baton, it reports again.
 	vague    bool
 	released bool // the worker has asked the engine to take the run back
 	retell   bool // report the waits again: a step has passed the gate, or the waits were unsure

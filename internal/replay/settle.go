@@ -65,8 +65,8 @@ func (r *run) hurryReason(a *ask) error {
 	return a.hurried
 }
 
-// overReason returns why the body of a step must not run again. In that case the worker only has to
-// settle the failure of the step. overReason returns nil when the body may run.
+// overReason returns why the body of a step must not run again, so that the worker only has to
+// settle the failure of the step. It returns nil when the body may run.
 func (a *ask) overReason() error {
 	if a.step.Settle == nil {
 		return nil

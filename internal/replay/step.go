@@ -254,9 +254,10 @@ func (m *machine) startSteps() bool {
 }
 
 // runInline runs the body of a step on the goroutine of the only coroutine. When the body has
-// returned, the code continues with the outcome before the outcome is committed, if the step needs
-// no further attempt, the mailbox is empty, and every reported event has come back. Otherwise the
-// worker reports the outcome, and the coroutine parks until the event of the outcome arrives.
+// returned, the code may continue with the outcome before the outcome is committed. It does so if
+// the step needs no further attempt, the mailbox is empty, and every reported event has come back.
+// Otherwise the worker reports the outcome, and the coroutine parks until the event of the outcome
+// arrives.
 func (c *Coroutine) runInline(a *ask) {
 	m, r := c.m, c.m.r
 	c.inline = a

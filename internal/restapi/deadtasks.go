@@ -62,7 +62,7 @@ func (q *DeadQuery) request(tenant string) (api.DeadRequest, error) {
 	return r, nil
 }
 
-// deadTask is a task that failed finally.
+// deadTask is a task that failed permanently.
 type deadTask struct {
 	ID          string     `json:"id"`
 	Activity    string     `json:"activity"`

@@ -236,8 +236,8 @@ type Host interface {
 }
 
 // ServeAll runs the schedules of every tenant until the caller calls stop. A server uses it, so
-// that schedules continue even if no app of their tenant is connected. The jobs that they start
-// wait for workers of the tenant.
+// that schedules continue even if no app of their tenant is connected. A job that was started waits
+// for workers of its tenant.
 func ServeAll(ctx context.Context, h Host, log *slog.Logger) (stop func(), err error) {
 	return serve(log, func(w *replay.Worker) (api.Session, error) { return h.JoinBuiltIn(ctx, w, Type) })
 }

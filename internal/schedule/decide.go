@@ -49,9 +49,10 @@ type Counts struct {
 	Triggered  int64 `json:"triggered"`  // of Fired, by a trigger of a person or program
 	Backfilled int64 `json:"backfilled"` // of Fired, by a backfill
 	Skipped    int64 `json:"skipped"`    // ticks that were skipped because another execution was open
-	// Missed ticks: no process served the schedule within the catch-up window, the schedule was
-	// paused, or more than maxBurst (with Allow) or maxScan ticks were due at the same moment. The
-	// number is exact, except that a decision counts maxMissed if it finds more.
+	// Missed counts ticks for which nothing started, for one of three reasons: no process served
+	// the schedule within the catch-up window, the schedule was paused, or more than maxBurst (with
+	// Allow) or maxScan ticks were due at the same moment. The number is exact, except that a
+	// decision counts maxMissed if it finds more.
 	Missed int64 `json:"missed"`
 	Failed int64 `json:"failed"` // executions that failed while the schedule waited for their end
 }
@@ -281,8 +282,9 @@ func (d *decider) missAll(after, upTo time.Time) {
 func (d *decider) newest(after time.Time) []time.Time {
 	all, more := d.between(after, d.now, maxScan)
 	for more {
-		// Leave out the older half of the time, until the rest is small enough. Its ticks are in
-		// all, or are more than maxMissed.
+		// Leave out the older half of the time, until the rest is small enough. Either all contains
+		// every tick of that half, or the half has more than maxMissed ticks, and the exact number
+		// does not matter.
 		middle := after.Add(d.now.Sub(after) / 2)
 		older, _ := slices.BinarySearchFunc(all, middle, func(t, middle time.Time) int {
 			if t.After(middle) {

@@ -20,8 +20,8 @@ const (
 	manyTime   = 30 * time.Second
 )
 
-// Selection says which schedules a command is for: the schedules with the names, the schedules that
-// an app has applied, or all schedules of the tenant. Exactly one field is set.
+// Selection says which schedules a command is for: the schedules with the given names, the
+// schedules that an app has applied, or all schedules of the tenant. Exactly one field is set.
 type Selection struct {
 	Names []string
 	App   string

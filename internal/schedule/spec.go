@@ -109,7 +109,8 @@ type Job struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Task says how a task is executed.
 	Task *model.TaskSpec `json:"task,omitempty"`
-	// Called are the names that the caller uses for the task's settings, such as flags, for errors.
+	// Called has the names that the caller uses for the settings of the task, for example the names
+	// of flags. Errors use these names.
 	Called model.SettingNames `json:"-"`
 }
 

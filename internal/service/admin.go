@@ -43,7 +43,8 @@ type Admin struct {
 
 var _ api.Admin = (*Admin)(nil)
 
-// Admin returns the calls of operators. The home tenant exists without a record.
+// Admin returns the calls of operators. The tenant home exists even if the store has no record of
+// it.
 func (s *Service) Admin(home string) *Admin { return &Admin{s, home} }
 
 func recordKey(tenant string) store.SettingKey {

@@ -39,7 +39,8 @@ func (s *Service) knownBreakers(ctx context.Context, tenant string) ([]string, e
 	for i := range workers {
 		names = append(names, workers[i].Breakers...)
 	}
-	// The store learns about a worker of this process some seconds after it has joined.
+	// The store learns about a worker of this process some seconds after the worker has joined. So
+	// ask the engine of this process too.
 	if s.engine != nil {
 		_, serves, _ := s.engine.Self()
 		for i := range serves {

@@ -60,8 +60,8 @@ func (j *judge) next(ctx context.Context, tenant string, r *model.Reason) (a mod
 	}
 }
 
-// why returns why an execution or entity does not move. ok is false if it moves, or if the reason
-// is unknown.
+// why returns why an execution or entity makes no progress. ok is false if it makes progress, or if
+// the reason is unknown.
 func (j *judge) why(ctx context.Context, a model.Address) (reasons []model.Reason, ok bool) {
 	if a.IsEntity() {
 		info, err := j.whyEntity(ctx, a)
@@ -78,8 +78,8 @@ func (j *judge) why(ctx context.Context, a model.Address) (reasons []model.Reaso
 	return reasons, err == nil && len(reasons) > 0
 }
 
-// aliveFor lists the code of the live processes if some code is missing: that of the execution, or
-// that of any link of its chain. Otherwise it returns nil.
+// aliveFor lists the code of the live processes if the execution, or a link of its chain, waits for
+// code that no process has. Otherwise it returns nil.
 func (j *judge) aliveFor(d *api.Description) []string {
 	lacks := func(r *model.Reason) bool { return r.Code == model.WaitWorker || r.Code == model.WaitElsewhere }
 	for i := range d.Reasons {

@@ -181,10 +181,10 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 	return reply, true, err
 }
 
-// requeuedTo returns the address of a run that a requeue of the dead task has begun. That requeue
-// may have been an earlier one, or one that was undone, which no longer counts. If the run was
-// deleted, nothing says which requeue began it. In that case requeuedTo returns the address of the
-// last one.
+// requeuedTo returns the address of a run that a requeue of the dead task has started. The row
+// names only the run of the last requeue, and does not count a requeue that was undone. So
+// requeuedTo tries the addresses of all requeues. If the run was deleted, no address has it. In
+// that case requeuedTo returns the address of the last requeue.
 func (s *Service) requeuedTo(ctx context.Context, row *store.DeadRow, run model.RunID) (model.Address, error) {
 	d, last := deadTask(row), row.Body.Requeued
 	ref, kind := d.Ref(), row.Body.Spec.Kind
@@ -234,11 +234,11 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	})
 }
 
-// PurgeDead removes a dead task. It refuses to remove a task that was requeued while the run of
-// that requeue is open, or while it does not exist and the requeue is less than a minute old.
-// PurgeDead removes a damaged dead task without this check, because the damaged body says whether
-// the task was requeued. It refuses to remove a task whose body was written by a newer build. It
-// does nothing if there is no such task.
+// PurgeDead removes a dead task. If the task was requeued, PurgeDead returns a conflict while the
+// run of the requeue is open. It also returns a conflict if that run does not exist and the requeue
+// is less than a minute old, because the run may still start. If the body of the dead task is
+// damaged, PurgeDead cannot find out whether the task was requeued, and removes it. It does not
+// remove a task whose body a newer build has written. It does nothing if there is no such task.
 func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	row, err := s.deadRow(ctx, "purge", id)
 	switch {
@@ -257,9 +257,9 @@ func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	return err
 }
 
-// purgeDamaged removes a dead task whose body cannot be read. Of the address of the task, only the
-// tenant is also in a column. Its type and its key are only in that body. So the order goes to
-// another address of the same tenant and shard, and the owner of the shard removes the row.
+// purgeDamaged removes a dead task whose body cannot be read. The type and the key of the task are
+// only in that body. The tenant is also in a column. So purgeDamaged sends the order to another
+// address of the same tenant and shard, and the owner of the shard removes the row.
 func (s *Service) purgeDamaged(ctx context.Context, row *store.DeadRow) error {
 	to, err := s.addressIn(row.Shard, row.Body.Address.Tenant)
 	if err != nil {

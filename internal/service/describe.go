@@ -74,7 +74,7 @@ func describeDetails(seen *store.RunDetails) api.Description {
 	}
 	for _, tm := range seen.Timers {
 		if core.OwnTimer(tm.ID) {
-			continue // the start has it
+			continue // the start of the run says when it is due
 		}
 		d.Timers = append(d.Timers, api.Timer{ID: tm.ID, Due: tm.Due})
 	}
@@ -85,8 +85,8 @@ func describe(row *store.Execution) api.Description {
 	return api.Description{Shard: row.Shard, Start: row.Start, Outcome: row.Outcome, Current: row.Current, Reasons: storedReasons(row)}
 }
 
-// describeOpen describes a run that is probably open, and says why it does not move. seen is what
-// the caller has already read about the run, or nil.
+// describeOpen describes a run that is probably open, and says why it makes no progress. seen is
+// what the caller has already read about the run, or nil.
 func (s *Service) describeOpen(ctx context.Context, t api.Target, seen *store.RunDetails) (api.Description, error) {
 	j, err := s.judge(ctx, t.Address.Tenant)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Service) describeOpen(ctx context.Context, t api.Target, seen *store.Ru
 	return d, j.explain(ctx, row, open, &d)
 }
 
-// explain adds to a description why the run does not move.
+// explain adds to a description why the run makes no progress.
 func (j *judge) explain(ctx context.Context, row *store.Execution, open []*core.Task, d *api.Description) (err error) {
 	if d.Reasons, err = j.run(ctx, row, open, true); err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// entity returns why the mailbox of an entity does not move. The owner of the entity knows best.
-// Without an answer of the owner, entity looks at the row, the mailbox and the code that the nodes
-// have. In that case it misses calls that are only in the memory of the owner.
+// entity returns why the calls in the mailbox of an entity do not run. The owner of the entity
+// knows best. Without an answer of the owner, entity looks at the row, the mailbox and the code
+// that the nodes have. In that case it misses calls that are only in the memory of the owner.
 func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	a := info.Entity.Address
 	told, known := j.told[a]

@@ -85,7 +85,7 @@ func (s *Service) DeleteLimit(ctx context.Context, tenant, name string) error {
 	return s.flow().DeleteLimit(ctx, tenant, name)
 }
 
-// DisableLimit makes a limit bound nothing.
+// DisableLimit switches a limit off.
 func (s *Service) DisableLimit(ctx context.Context, tenant, name, why string) error {
 	if err := s.checkNamed("disable limit", tenant, name, why); err != nil {
 		return err

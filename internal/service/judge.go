@@ -26,16 +26,16 @@ const (
 	askPatience = time.Second
 )
 
-// AskFunc asks a node why addresses that it owns do not move. The result does not contain addresses
-// that the node cannot explain.
+// AskFunc asks a node why executions and entities that it owns make no progress. It leaves out the
+// addresses for which the node has no explanation.
 type AskFunc func(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error)
 
 // AskBy sets how the service asks other nodes. Without AskBy, the service judges the executions of
 // other nodes by the store alone. The caller must call AskBy before the service is used.
 func (s *Service) AskBy(ask AskFunc) { s.ask = ask }
 
-// judge collects the facts by which diagnosis judges runs of a tenant. It keeps the facts for all
-// runs of a request, so that a page of runs asks each node once.
+// judge collects the facts by which package diagnosis judges runs of a tenant. It keeps the facts
+// for all runs of a request, so that a page of runs asks each node once.
 type judge struct {
 	service *Service
 	tenant  string
@@ -77,9 +77,9 @@ func (s *Service) view(ctx context.Context) (store.View, error) {
 	return view, err
 }
 
-// ask asks the owners of addresses what they know about them: the lanes of this node directly,
-// other nodes through the store. If an owner does not answer in time, ask adds nothing about the
-// addresses of that owner.
+// ask asks the owners of addresses why the executions and entities there make no progress. It asks
+// the lanes of this node directly, and other nodes through the store. If an owner does not answer
+// in time, ask adds nothing about the addresses of that owner.
 func (j *judge) ask(ctx context.Context, all []model.Address) {
 	own := model.NodeID{}
 	if e := j.service.engine; e != nil {
@@ -122,8 +122,8 @@ func askWithin(ctx context.Context) time.Duration {
 	return askPatience
 }
 
-// run returns why an open run does not move. If read is true, open has the open tasks of the run.
-// Otherwise the judge reads these tasks if it needs them.
+// run returns why an open run makes no progress. If read is true, open has the open tasks of the
+// run. Otherwise the judge reads these tasks if it needs them.
 func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task, read bool) (reasons []model.Reason, err error) {
 	a := row.Start.Address
 	waits, known := j.told[a]
@@ -223,8 +223,8 @@ func (j *judge) throughTasks(ctx context.Context, row *store.Execution, waits []
 	return waits, err
 }
 
-// page finds out why the open runs of a page do not move, and calls tell for each of them. It asks
-// each owner once for all its runs.
+// page finds out why the open runs of a page make no progress, and calls tell for each of them. It
+// asks each owner once for all its runs.
 func (j *judge) page(ctx context.Context, rows []store.Execution, tell func(i int, owner model.NodeID, reasons []model.Reason)) error {
 	var all []model.Address
 	for i := range rows {
@@ -296,7 +296,7 @@ func (o outlook) RefusalOf(t *core.Task) (model.Reason, bool, error) {
 	return o.j.outlook.RefusalOf(o.ctx, o.j.tenant, t.Spec, &t.Input)
 }
 
-// storedReasons returns why an open run does not move, as far as the store knows.
+// storedReasons returns why an open run makes no progress, as far as the store knows.
 func storedReasons(row *store.Execution) []model.Reason {
 	switch {
 	case row.Outcome.Status.Closed():

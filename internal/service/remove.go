@@ -93,7 +93,7 @@ type rawExport struct {
 	service *Service
 	target  api.Target
 	to      io.Writer // nil for a dry run
-	begun   bool      // there is something to write
+	begun   bool      // the header line is written, so there are rows
 	runs    []model.RunID
 	print   store.Fingerprint
 }

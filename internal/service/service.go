@@ -53,7 +53,7 @@ var _ api.Backend = (*Service)(nil)
 
 func (s *Service) shard(a model.Address) model.ShardID { return s.store.Info().Layout().Shard(a) }
 
-// send asks the owner of an address.
+// send sends a message to the owner of its address, and returns the answer of the owner.
 func (s *Service) send(ctx context.Context, m *model.Message) (model.Answer, error) {
 	if s.engine == nil {
 		return model.Answer{}, readOnly(m)
@@ -91,7 +91,7 @@ func readOnly(m *model.Message) error {
 	return fault.New(fault.Denied, "%s of %s: the store is open for reading only", m.Kind, m.To)
 }
 
-// Start starts an execution or attaches to the one that has the key.
+// Start starts an execution, or attaches to the execution that has the key.
 func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply, error) {
 	m, err := s.limits.Start(&r)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payloa
 	return payloadOf(s.send(ctx, m))
 }
 
-// Query asks the code of an execution.
+// Query asks the code of an execution for information.
 func (s *Service) Query(ctx context.Context, r api.QueryRequest) (model.Payload, error) {
 	v := s.check("query " + r.Name)
 	v.Workflow(r.Target.Address, "queries")

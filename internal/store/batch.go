@@ -86,8 +86,8 @@ type Batch struct {
 	// messages, so stores do not write the messages.
 	Passed []PassedMessage
 	// Cursors advances cursors from Prev to Next. A cursor says up to which position a shard has
-	// consumed the messages of another shard. It is guarded by Prev. The first advance, with Prev
-	// 0, inserts the cursor.
+	// consumed the messages of another shard. Each advance is guarded by Prev. The first advance,
+	// with Prev 0, inserts the cursor.
 	Cursors []CursorRow
 	// Inbox deletes requests that the owner has served. It is guarded: each must exist.
 	Inbox []InboxKey

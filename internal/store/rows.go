@@ -154,7 +154,8 @@ type FenceRequest struct {
 	// end by now, the node has renewed it, so the store keeps the node.
 	Expires model.Time
 	// Abandoned says that the lease ends late only because the store's clock went back, and that
-	// the node has not renewed it since. So the store does not wait for its end. It needs Expires.
+	// the node has not renewed it since. So the store does not wait for the end of the lease. A
+	// request with Abandoned must also set Expires.
 	Abandoned bool
 	// Proven says that the process of the node has provably ended. The store does not look at the
 	// lease then.
@@ -400,8 +401,8 @@ type Reply struct {
 type Awaited struct {
 	Requests []RequestKey // callers wait for the answers
 	Runs     []RunKey     // callers wait for the ends
-	// Addresses are those of starts whose callers wait for the end of the run, and do not know the
-	// run yet.
+	// Addresses are the addresses of starts whose callers wait for the end of the run, but do not
+	// know the id of the run yet.
 	Addresses []AddressKey
 }
 
@@ -502,7 +503,7 @@ type ExpiredRequest struct {
 	// removed if they were closed before ClosedBefore. A run with its own removal time may be
 	// removed if that time is before Now.
 	ClosedBefore, Now model.Time
-	// After is where the walk continues: Next of the call before, zero for the start.
+	// After is where the walk continues: the Next of the previous call, or zero for the beginning.
 	After RunKey
 	// Limit bounds how many runs the walk looks at. It also bounds how many runs with their own
 	// removal time are returned.
@@ -516,7 +517,7 @@ type Expired struct {
 	Runs []RunHead
 	// Walked is the number of runs that the walk has looked at.
 	Walked int
-	// Next is where the walk stopped, zero if it has reached the end.
+	// Next is where the walk stopped. It is zero if the walk has reached the end.
 	Next RunKey
 }
 

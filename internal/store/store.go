@@ -241,8 +241,8 @@ type Mailroom interface {
 	// LoadReplies returns the remembered answers for the request keys. It omits unknown keys. An
 	// answer that cannot be read has Damaged set.
 	LoadReplies(ctx context.Context, keys []RequestKey) ([]Reply, error)
-	// LoadAnswers returns what callers of a process wait for, as far as it is there, in one read.
-	// The ended runs are at least as recent as the replies.
+	// LoadAnswers returns what callers of a process wait for, in one read. It leaves out what the
+	// store does not have yet. The ended runs are at least as recent as the replies.
 	LoadAnswers(ctx context.Context, a Awaited) (Answers, error)
 }
 

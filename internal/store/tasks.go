@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Tasks reads what the store keeps of tasks outside the history of their run: dead tasks, the data
-// that tasks report, and their log lines. The tasks themselves are in the history.
+// Tasks reads what the store keeps about tasks outside the history of their run: dead tasks, the
+// data that tasks report, and their log lines. The tasks themselves are in the history.
 //
 // A dead task is a task that has failed permanently. Dead tasks outlive their run, because an
 // operator may still have to look at them. For that reason each dead task has a copy of its input.

@@ -19,7 +19,7 @@ const (
 	maxTenantSeries = 10_000
 )
 
-type labels [maxLabels + 1]string // with one more for the tenant
+type labels [maxLabels + 1]string // one value per label, and one for the tenant
 
 // Meter counts. All methods are safe for concurrent use, also on a nil meter.
 type Meter struct {

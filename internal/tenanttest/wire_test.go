@@ -210,7 +210,7 @@ func set(m protoreflect.Message, f protoreflect.FieldDescriptor, v protoreflect.
 }
 
 // fields calls do for every field of a message, and of its nested messages, that may contain an id.
-// The parameter in of do is a function that returns the nested message that contains the field.
+// The second argument of do is a function that returns the nested message that contains the field.
 func fields(d protoreflect.MessageDescriptor, left int, do func(f protoreflect.FieldDescriptor, in func(protoreflect.Message) protoreflect.Message)) {
 	for i := range d.Fields().Len() {
 		f := d.Fields().Get(i)

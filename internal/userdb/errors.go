@@ -29,7 +29,7 @@ func sqlState(err error) string {
 	return ""
 }
 
-// isTransient reports whether a conflict with other transactions caused the error. In that case the
+// isTransient reports whether a conflict with other transactions caused the error. If so, the
 // operation had no effect, and an immediate retry may help.
 func isTransient(err error) bool {
 	if err == nil {

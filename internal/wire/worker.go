@@ -311,7 +311,7 @@ func readClosing(c *pb.Close) (*model.Close, error) {
 
 // readMessage reads a message that the code of a worker sends. It does not check what the message
 // says: core.Overreach does that for the workers of every process. An error here would end the
-// session of the worker, with all its runs, and only the run that sends the message is wrong.
+// session of the worker, with all its runs, although only the run that sends the message is wrong.
 func readMessage(body []byte) (model.Message, error) {
 	m, err := model.DecodeMessage(body)
 	if err != nil {

@@ -38,8 +38,8 @@ type Config[D, T any] struct {
 	// MaxLoaded is how many executions this process works on at the same time, and how many it
 	// keeps in memory; 10,000. Further executions go to another process, or wait with the reason
 	// no_slot. An execution that waits for a timer, a message, a child or a queued task does not
-	// count as one that the process works on. If too many executions are in memory, the process
-	// unloads waiting executions.
+	// count as an execution that the process works on. If too many executions are in memory, the
+	// process unloads waiting executions.
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at the same time; 1,024.
 	MaxSteps int
@@ -75,8 +75,8 @@ type Config[D, T any] struct {
 	OnClosing func()
 	// OnClose closes the engine. The app calls it last.
 	OnClose func() error
-	// Instead are definitions that replace the definitions of the same name. Only package
-	// perduretest sets it.
+	// The definitions in Instead replace the definitions of the same name. Only package perduretest
+	// sets it.
 	Instead []D
 	// Checks configures the checks of package perduretest. Only tests set it.
 	Checks *replay.Checks

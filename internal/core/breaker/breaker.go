@@ -98,8 +98,8 @@ func New(c Config, now model.Time) *Breaker {
 	return b
 }
 
-// changesPerVersion is more than the number of times that a breaker changes its state between two
-// stored versions of it.
+// changesPerVersion is a number that is larger than the number of state changes between two stored
+// versions of a breaker.
 const changesPerVersion = 1 << 20
 
 // NewInPlaceOf returns a closed breaker in place of a breaker whose stored state, with this

@@ -77,7 +77,7 @@ func TestRatioNeedsEnoughCalls(t *testing.T) {
 	}
 }
 
-// E34, E35: the life of a breaker, step by step.
+// E34, E35 (see internal/archtest/testdata/invariants.txt): the life of a breaker, step by step.
 func TestOpenHalfOpenClosed(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{Failures: 1, Successes: 2, Probes: 2, Reset: 10 * time.Second, Lease: 5 * time.Second}, t0)
@@ -292,8 +292,8 @@ func BenchmarkAllowDone(b *testing.B) {
 	}
 }
 
-// A message that a place sends again, because it does not know whether it was stored, counts once.
-// The place gets the same probe as the first time.
+// A place sends a message again if it does not know whether the message was stored. Such a message
+// counts once. The place gets the same probe as the first time.
 func TestToldAgain(t *testing.T) {
 	t.Parallel()
 	c := breaker.Config{Failures: 3, Window: time.Hour, Reset: time.Minute, Probes: 2}

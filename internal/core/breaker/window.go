@@ -11,8 +11,8 @@ import (
 const buckets = 20
 
 // window keeps the recent outcomes. If Config.Failures is set, window keeps the exact times of the
-// last failures, at most Config.Failures times: that number of failures opens the breaker. If
-// Config.Ratio is set, window needs all outcomes, so it counts them in buckets.
+// last failures. It keeps at most Config.Failures of them, because that number of failures opens
+// the breaker. If Config.Ratio is set, window needs all outcomes, so it counts them in buckets.
 type window struct {
 	failed  []model.Time // a ring; when it is full, the oldest time is at index next
 	next    int

@@ -33,8 +33,8 @@ func (a *Account) Look(o *Owner, place Place) (m ToPlace) {
 	return m
 }
 
-// Beliefs returns how many permits and tokens the owner believes that the place wants, and how many
-// tasks of the place hold the resource without a permit, as the owner believes.
+// Beliefs returns what the owner believes about the place: how many permits and tokens the place
+// wants, and how many of its tasks hold the resource without a permit.
 func (a *Account) Beliefs() (want int, tokens int64, over int) {
 	return a.lease.Want, a.lease.WantTokens, a.lease.Over
 }

@@ -39,7 +39,7 @@ func NewLocal(n Numbers) *Local {
 // Numbers returns the numbers that apply.
 func (l *Local) Numbers() Numbers { return l.numbers }
 
-// Configure changes the numbers. Holders stay.
+// Configure changes the numbers. Tasks that hold the resource keep it.
 func (l *Local) Configure(n Numbers) { l.numbers = n }
 
 // Shortage reports whether a task would have to wait for a permit, and whether it would have to
@@ -106,9 +106,9 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 // CorrectBelief corrects this place's copy of what the owner believes about the place. The caller
 // calls it when no message of the place is on its way. The copy becomes wrong if a grant of the
 // owner crosses a message of the place: the place subtracts the grant from its copy, and then the
-// owner replaces its own number by the number in the message. With a wrong copy, the place could
-// think that the owner knows that it needs no permits. The place would send no message, and the
-// owner would keep permits for it.
+// owner replaces its own number by the number in the message. If the copy is wrong and the place
+// needs no further permits, the place could think that the owner knows this already. Then the place
+// would send no message, and the owner would keep permits for the place.
 func (l *Local) CorrectBelief(want int, tokens int64, over int) {
 	l.want, l.wantTokens, l.over = int64(want), tokens, over
 }

@@ -10,13 +10,13 @@
 // name the rule themselves, as "name" or "name/key".
 //
 // All rules that select a task apply, not the most specific one. A limit is a promise about a
-// resource ("the mail server gets 10 at a time"), and a rule about fewer tasks is no reason to
-// break it: "2 per customer" applies in addition to "10 in all". If only the most specific rule
-// applied, a new rule for one customer would exempt that customer's tasks from the limit for all,
-// silently. To make an exception, write selectors that do not select the exception. A task that
+// resource ("the mail server gets 10 at a time"). A rule about fewer tasks does not break that
+// promise: "2 per customer" applies in addition to "10 in all". If only the most specific rule
+// applied, a new rule for one customer would silently exempt that customer's tasks from the limit
+// for all. To make an exception, write selectors that do not select the exception. A task that
 // needs several limits takes them in canonical order (see Resource.Compare), all or none. Rules
-// refer to nothing but tasks, so there is no cycle among them. Two rules that select the same tasks
-// for the same scope but differ in their numbers contradict each other and are refused.
+// refer only to tasks and not to each other, so they have no cycles. Two rules that select the same
+// tasks for the same scope but differ in their numbers contradict each other and are refused.
 //
 // A task has at most one breaker: the breaker that it names. If it names none, it has the breaker
 // of its kind, if a rule defines one. If several rules define that breaker, the most specific one

@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// limitForm is a limit in JSON, which is how the engine stores it: flat, with the rate as a text.
-// MarshalJSON and UnmarshalJSON of Limit are its only users.
+// limitForm is the JSON form of a limit, in which the engine stores it. The form is flat, and its
+// rate is a text. Only MarshalJSON and UnmarshalJSON of Limit use it.
 type limitForm struct {
 	Name        string `json:"name"`
 	Tenant      string `json:"tenant,omitempty"`
@@ -85,7 +85,7 @@ func FormatRate(n int64, per time.Duration) string {
 	return strconv.FormatInt(n, 10) + "/" + period
 }
 
-// breakerForm is a breaker rule in JSON, which is how the engine stores it.
+// breakerForm is the JSON form of a breaker rule, in which the engine stores it.
 type breakerForm struct {
 	Tenant        string  `json:"tenant,omitempty"`
 	Name          string  `json:"name,omitempty"`

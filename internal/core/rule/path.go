@@ -110,9 +110,8 @@ func letter(c byte, first bool) bool {
 func (p Path) String() string { return p.text }
 
 // Key returns the value of an input at the path, as text: the content of a string, a number as it
-// is written, true or false. For everything else it returns the empty key, which all such inputs
-// share: a missing value, null, a list or an object, an input that is not plain JSON or is too
-// large.
+// is written, true or false. It returns the empty key if the value is missing, null, a list or an
+// object, and if the input is not plain JSON or is too large. All these inputs share the empty key.
 func (p Path) Key(input *model.Payload) string {
 	if input == nil || input.Form() != model.JSON || len(input.Data) > MaxInput {
 		return ""

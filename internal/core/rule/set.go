@@ -15,7 +15,7 @@ import (
 )
 
 // MaxRules bounds the rules with the same tenant pattern, because the engine compares each task of
-// a matching tenant with every one of them once. Rules whose pattern does not match a tenant cost
+// a matching tenant once with each of these rules. Rules whose pattern does not match a tenant cost
 // that tenant no time.
 const MaxRules = 1000
 

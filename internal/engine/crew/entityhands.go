@@ -221,8 +221,8 @@ func (h *EntityHands) FinishCalls(ctx context.Context, r model.Operated) (err er
 		return nil
 	}
 
-	// The calls count as running until their results are on the way, so that the worker does not
-	// leave the owner before (see retire).
+	// The calls count as running until their results are on the way. Until then the worker must not
+	// leave the owner (see retire).
 	if by != nil {
 		r.Generation = c.generation
 		err = by.wait(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: wire.Operated(&r)}})

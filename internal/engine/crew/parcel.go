@@ -95,7 +95,7 @@ func decodeFrame(b []byte) (f frame, err error) {
 func pack(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{AllowPartial: true}.Marshal(m)
 	if err != nil {
-		panic(err) // the texts in messages are valid UTF-8, or the messages have them as bytes
+		panic(err) // cannot happen: a text in a message is valid UTF-8, or is a field of bytes
 	}
 	return b
 }

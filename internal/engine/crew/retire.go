@@ -2,9 +2,10 @@ package crew
 
 import "github.com/perdure/perdure/internal/fault"
 
-// A node that starts registers its code piece by piece. Another node can see the first pieces only,
-// and let its workers join for the missing code. Once the owner has all the code, these workers
-// leave. Otherwise both nodes would keep an idle session until one of them ends.
+// A node that starts registers its code piece by piece. Another node may see only the first pieces,
+// and let its workers join the starting node for the missing code. Once the starting node has all
+// its code, these workers leave. Otherwise both nodes would keep an idle session until one of them
+// ends.
 
 var errUnneeded = fault.New(fault.Unavailable, "no worker of this node works for the other node")
 

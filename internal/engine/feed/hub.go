@@ -123,7 +123,8 @@ func (h *Hub) publish(changes []model.Change) (ready []func()) {
 			continue
 		}
 		t.add(t.queues.complete(*c), h.cfg.Changes, most)
-		// Changes of one commit often have the same tenant. Its watchers wake once for all of them.
+		// Changes of one commit often have the same tenant. The watchers of that tenant wake once
+		// for all these changes.
 		if i+1 == len(changes) || changes[i+1].Address.Tenant != c.Address.Tenant {
 			t.ring()
 		}

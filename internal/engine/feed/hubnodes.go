@@ -98,8 +98,8 @@ func (h *Hub) Following() (inlets []*Inlet, again time.Duration, changed <-chan 
 	return inlets, again, h.changed
 }
 
-// changeTenants notes that other tenants are watched. That is no news for the watchers of the other
-// tenants. The caller must hold the lock.
+// changeTenants notes that the set of watched tenants has changed. It wakes no watcher, because the
+// watchers of the other tenants are not affected. The caller must hold the lock.
 func (h *Hub) changeTenants() {
 	h.version++
 	for _, in := range h.inlets {
@@ -134,8 +134,9 @@ func (h *Hub) ringAll() {
 	}
 }
 
-// isSettled reports whether nothing more is to be expected soon: each node that can be asked for
-// the changes of a tenant sends them, or could not be asked. The caller must hold the lock.
+// isSettled reports whether each other live node either sends the changes of a tenant, or could not
+// be reached at the last attempt. If so, waiting longer does not make the feed more complete. The
+// caller must hold the lock.
 func (h *Hub) isSettled(tenant string) bool {
 	for _, in := range h.inlets {
 		if !in.failed && !in.origin.has(tenant) {
@@ -242,8 +243,8 @@ func (h *Hub) Cut(node model.NodeID, subscription uint64, after int64) (Portion,
 	return s.cut(after)
 }
 
-// Unsubscribe ends the subscription of a node. An id of zero means any subscription for whose
-// changes the node does not wait.
+// Unsubscribe ends the subscription of a node. An id of zero means any id, but then Unsubscribe
+// leaves the subscription alone while the node waits for its changes.
 func (h *Hub) Unsubscribe(node model.NodeID, id uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

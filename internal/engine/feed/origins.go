@@ -17,10 +17,10 @@ type origin struct {
 func (o *origin) has(tenant string) bool { return o.tenants[tenant] }
 
 // origins says from which node the feed takes the changes of each shard. It takes them from one
-// node at a time: from the last one that has said that it owns the shard. Two nodes may report the
-// move of a shard in any order, because their messages take different ways. So changes of the old
-// owner that arrive after the claim of the new owner are left out. They were durable before the
-// claim. So the gap notice that follows each claim covers them. It is a state machine.
+// node at a time: from the last one that has said that it owns the shard. The reports of two nodes
+// about the move of a shard may arrive in any order. So changes of the old owner that arrive after
+// the claim of the new owner are left out. They were durable before the claim, so the gap notice
+// that follows each claim covers them. An origins is a state machine.
 type origins struct {
 	owner []*origin // by shard; nil if the feed does not get the changes of the shard
 	free  int       // shards without an owner
@@ -48,7 +48,7 @@ func (s *origins) remove(o *origin) (missed bool) {
 	return missed
 }
 
-// set makes a node the owner of a shard, or none.
+// set makes a node the owner of a shard. If o is nil, the shard has no owner.
 func (s *origins) set(shard model.ShardID, o *origin) {
 	if was := s.owner[shard]; was != nil {
 		was.owned--
@@ -62,7 +62,8 @@ func (s *origins) set(shard model.ShardID, o *origin) {
 	}
 }
 
-// claim notes that a node owns shards. This node knows best which shards it owns itself.
+// claim notes that a node says that it owns shards. If this node owns one of them, the feed still
+// takes the changes of that shard from this node, which knows best what it owns.
 func (s *origins) claim(o *origin, shards []model.ShardID) {
 	for _, shard := range shards {
 		o.claims[shard] = true
@@ -88,8 +89,9 @@ func (s *origins) release(o *origin, shards []model.ShardID) (missed bool) {
 	return missed
 }
 
-// claimant returns a node that has claimed a shard, or nil. At most one node really owns it. A
-// node that owned it before takes its claim back, and then there is another choice.
+// claimant returns a node that has claimed a shard, or nil. If several nodes have claimed the
+// shard, at most one of them really owns it. When another one releases the shard, the hub chooses
+// again.
 func (s *origins) claimant(shard model.ShardID) *origin {
 	for _, o := range s.all {
 		if o.claims[shard] {

@@ -23,7 +23,7 @@ func (f *Flow) changesOf(changed map[store.SettingKey]bool) (news []model.Change
 	for key := range changed {
 		of, known := announced[key.Kind]
 		if record := key.Kind == settingTenant && key.Name != allowanceName; !known || record {
-			continue // the record of a tenant is for operators
+			continue // the record of a tenant is only for operators
 		}
 
 		_, exists := f.all[key]

@@ -19,9 +19,9 @@ import (
 // task. Tasks with the same needs share a plan, and a task without needs costs nothing.
 //
 // If nodes share the store, the BoardGate also knows which node's permits a claim uses. A claim
-// uses permits of the node that made it, as long as its worker executes the task. This holds even
-// if another node owns the run by now, and even if another node has lent the worker. This has two
-// consequences:
+// uses permits of the node that made it, as long as its worker executes the task. This rule holds
+// even if another node owns the run by now, and even if another node has lent the worker. The rule
+// has two consequences:
 //   - When a run moves away or is quarantined, its claims keep their permits here until their
 //     workers have reported. Such a claim is called an orphan.
 //   - If this node owns a run, and another live node has made a claim of the run, that claim has no
@@ -137,9 +137,9 @@ func (k *BoardGate) resume(ref model.TaskRef) {
 	}
 }
 
-// A later attempt has taken over the permits of an orphan, and has ended. If the worker of the
-// orphan still executes its claim, restoreEarlier gives the permits back to the orphan and returns
-// true. An orphan whose worker has reported needs no permits.
+// restoreEarlier handles the end of an attempt that has taken over the permits of an orphan. If the
+// worker of the orphan still executes its claim, restoreEarlier gives the permits back to the
+// orphan and returns true. An orphan whose worker has reported needs no permits.
 func (k *BoardGate) restoreEarlier(ref model.TaskRef) bool {
 	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool {
 		executes, _ := k.at(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim})
@@ -277,9 +277,9 @@ func (k *BoardGate) FreeReported(now model.Time, id queue.WorkerID, r *model.Tas
 // FreeDone frees the permits of an orphan if its worker no longer executes it. It returns the
 // outcome of the attempt. The caller calls it for one of two reasons:
 //
-//   - The task of the orphan asks for permits again. It must not take over the old permits. They
-//     may exceed the limit, if they were freed before and Hold took them again when the lane found
-//     the claim.
+//   - The task of the orphan asks for permits again. It must not take over the old permits, because
+//     they may exceed the limit. That happens if the permits were freed before, and Hold took them
+//     again when the lane found the claim.
 //   - The run of the orphan is quarantined, so the end of the claim cannot become durable now.
 func (k *BoardGate) FreeDone(now model.Time, ref model.TaskRef) (how queue.Outcome, freed bool) {
 	o := k.orphans[ref]

@@ -2,7 +2,7 @@
 // the limits, breakers and paused queues that people have set, the state of breakers, and the pages
 // of the ledger through which nodes share limits. All of them are settings in the store. Packages
 // gate and ledger, which do no I/O, decide what the settings mean for a task. This package reads
-// and writes for them.
+// and writes the settings for them.
 //
 // The engine calls this package. A Flow belongs to a process, a Participant to one life of its
 // node, and a BoardGate to the board of that life. The package calls the engine back through the

@@ -18,8 +18,8 @@ type follower struct {
 	tell  func([]store.Setting)
 }
 
-// Follow calls tell with all settings of some kinds: once before it returns, and again whenever one
-// of them has changed. tell must not block and must not use the Flow.
+// Follow calls tell with all settings of the given kinds: once before it returns, and again
+// whenever one of these settings has changed. tell must not block and must not use the Flow.
 func (f *Flow) Follow(ctx context.Context, kinds []string, tell func([]store.Setting)) error {
 	leave, err := f.enter(ctx)
 	if err != nil {
@@ -79,8 +79,8 @@ func (f *Flow) Change(ctx context.Context, key store.SettingKey, make func(old *
 }
 
 // SetSetting creates, replaces or (with an empty body) removes a setting by its stored form. It
-// checks the setting as the method for its kind does. If want is not nil, the setting must have
-// that version, where 0 means that it must not exist.
+// checks the setting as the method for its kind does. If want is not nil, *want is the version that
+// the setting must have now; 0 means that the setting must not exist.
 func (f *Flow) SetSetting(ctx context.Context, key store.SettingKey, body []byte, want *int64) error {
 	e, err := f.parseEdit(key, body)
 	if err != nil {

@@ -95,8 +95,8 @@ type Gate struct {
 }
 
 // New returns an empty gate. If owns is nil, the node owns all limits and breakers. Otherwise nodes
-// share them: the node is one place among others, owns says which limits it owns at the moment, and
-// the node has only views of the breakers.
+// share them, and home is the place of this node among the others. In that case owns says which
+// limits this node owns at the moment, and the node has only views of the breakers.
 func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 	g := &Gate{
 		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*admission{},

@@ -420,7 +420,8 @@ func BenchmarkRefused(b *testing.B) {
 
 // Two nodes have reached the same generation of a breaker, each with its own probe. When one node
 // adopts the state of the other, its breaker must not mistake the outcome of a call of its own node
-// for the outcome of the other node's probe. Otherwise there would be two probes (E35).
+// for the outcome of the other node's probe. Otherwise there would be two probes (E35 in
+// internal/archtest/testdata/invariants.txt).
 func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	t.Parallel()
 	set := rules(t, nil, rule.Breaker{Name: "b", Config: breaker.Config{Failures: 1, Successes: 1, Probes: 1, Reset: time.Second}})

@@ -76,8 +76,8 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 		}
 		g.exchange(now, r)
 
-		// A task learns when the next token accrues only when the gate refuses it. The waiting
-		// tasks were refused before this node owned the limit, so they have to ask again.
+		// Only a refusal tells a task when the next token accrues. The waiting tasks were refused
+		// before this node owned the limit, so they have to ask again.
 		if _, token := r.local.Shortage(); token {
 			g.wake(r)
 		}

@@ -13,15 +13,17 @@ type actor struct {
 	durable model.Entity // its committed row, which views run on
 	jobs    []*job       // hand-overs that workers have
 	kept    []*core.Item // calls that exist only in memory, while the lane reads the rest again
-	counted int          // bytes of all waiting calls, as the lane has counted them
+	counted int          // bytes of the calls that exist only in memory, as the budget has them
 	rest    *list.Element
 	bytes   int // bytes that the actor takes while it rests
 	// items that cannot be read, until the lane moves them out of the mailbox
 	damaged []model.MailboxItem
 	until   model.Time // when the actor leaves memory, unless a call comes first
-	// examined says that the lane has looked for suspects. Only calls up to the position left can
-	// be suspects without a mark: the lane has stored the later calls itself. lone is how many of
-	// them the lane has chosen to run alone. The lane may read the entity again and again.
+	// The results of the first search for suspects, because the lane may read the entity again and
+	// again. examined says that the lane has searched. The last owner left the calls up to the
+	// position left. Of the later calls, which this lane has stored, only those with the note of an
+	// earlier owner are suspects. lone is how many calls without a note the lane has chosen to run
+	// alone.
 	examined bool
 	left     int64
 	lone     int

@@ -108,7 +108,7 @@ func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
 	l.letGo(b, e, why)
 	l.stopReading(e)
 	l.workers.unstrand(e)
-	l.askAgain(e) // after the commit the run is closed, and a caller that asks again learns that
+	l.askAgain(e) // a caller that asks again after the commit learns that the run is closed
 }
 
 // giveWay handles a reset. The worker of the run that the reset ends loses this run after the
@@ -162,7 +162,8 @@ func (l *Lane) newRunFor(m *model.Message) model.RunID {
 func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Execution, core.Decision) {
 	m := in.origin.message
 	if in.isReported() {
-		// The store says that the report was counted before, so the answer is the same.
+		// The store says that the report was counted before, so the worker gets the same answer as
+		// before.
 		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}}
 	}
 

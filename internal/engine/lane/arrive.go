@@ -38,7 +38,7 @@ func (l *Lane) receive(now model.Time, in *messageInput) {
 	}
 	e := l.entry(m.To)
 
-	// While the lane gives up a shard, it still takes the data that claims write there.
+	// While the lane gives up a shard, running tasks may still write data to their runs there.
 	if l.dead != nil || e == nil || e.shard.draining && !(in.isWrite() && l.isWaitingFor(e.shard.id)) {
 		l.answer(Answer{Token: token, Err: ErrNotOwner})
 		return
@@ -90,10 +90,10 @@ func (l *Lane) findHeld(w WorkerID, run model.RunID, gen uint64) *entry {
 const staleReport = "stale: the worker no longer holds the run"
 
 // evictStale tells a worker that it no longer holds the run it is reporting on. A batch that is not
-// committed yet may be about to take the run from the worker. In that case the worker learns that
-// it loses the run after the commit, because the lane answers turns in their order and only when
-// they are durable. Even if the store refuses that batch, the worker loses the run, because the
-// lane has dropped this report.
+// committed yet may be about to take the run from the worker. In that case the lane tells the
+// worker only after the commit, because it answers turns in their order and only when they are
+// durable. Even if the store refuses that batch, the worker loses the run, because the lane has
+// dropped this report.
 func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {

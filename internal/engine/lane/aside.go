@@ -154,8 +154,9 @@ func (in *asideInput) apply(l *Lane, now model.Time, e *entry) {
 
 // setAsideItem adds an unreadable item of a mailbox to the inbox, in the open batch. A one-way call
 // is answered as soon as it is stored in the mailbox, and the store remembers that answer under the
-// id of the request. So if a newer build has written the call, setAsideItem removes this id. With
-// the id, a node that can read the call would take it for a repetition and drop it.
+// id of the request. So if a newer build has written the call, setAsideItem removes this id from
+// the call. Otherwise a node that can read the call would take the call for a repetition, and drop
+// it.
 func (l *Lane) setAsideItem(now model.Time, e *entry, it *model.MailboxItem) {
 	m, body := it.Message, it.Damaged
 	m.To = e.address
@@ -167,8 +168,8 @@ func (l *Lane) setAsideItem(now model.Time, e *entry, it *model.MailboxItem) {
 
 const maxOdd = 100 // rows in wrong places that the lane has reported and remembers
 
-// passOver reports whether a row names an address that does not belong to its shard, because its
-// columns are damaged. The lane reports such a row once and skips it.
+// passOver reports whether a row of a shard names an address of another shard, because the columns
+// of the row are damaged. The lane reports such a row once and skips it.
 func (l *Lane) passOver(shard model.ShardID, a model.Address, what string) bool {
 	if l.cfg.Layout.Shard(a) == shard {
 		return false

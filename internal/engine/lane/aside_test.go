@@ -123,8 +123,8 @@ func TestDamagedMessagesAreSetAside(t *testing.T) {
 	}
 }
 
-// A message of a newer build waits, while the messages behind it take effect. Once a node can read
-// it, it takes effect exactly once.
+// A message of a newer build waits, while the messages behind it take effect. As soon as a node can
+// read the message, it takes effect, exactly once.
 func TestNewerMessageWaitsForTheUpgrade(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)

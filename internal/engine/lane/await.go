@@ -38,8 +38,8 @@ func (l *Lane) Forget(a model.Address, token any) {
 	}
 }
 
-// forgetWaiter removes a waiting caller. Calls of an entity that only this caller waited for need
-// not run.
+// forgetWaiter removes a waiting caller. A call of an entity need not run if only this caller
+// waited for it.
 func (l *Lane) forgetWaiter(a model.Address, token any) {
 	request, shared := l.waiters.forget(a, token)
 	e := l.entries[a]
@@ -52,8 +52,8 @@ func (l *Lane) forgetWaiter(a model.Address, token any) {
 	}
 }
 
-// await handles a caller whose start has begun a run, or whose update was accepted: from now on the
-// caller waits for the result. If the shard moves, the caller must ask the next owner.
+// await handles a caller whose start has begun a run, or whose update or call was accepted: from
+// now on the caller waits for the result. If the shard moves, the caller must ask the next owner.
 func (l *Lane) await(e *entry, token any, begun bool) {
 	w := l.waiters.find(e.address, token)
 	switch {
@@ -65,7 +65,7 @@ func (l *Lane) await(e *entry, token any, begun bool) {
 	}
 }
 
-// expect lets the sender of an update wait for the answer, which the code gives later.
+// expect lets the sender of an update or a call wait for the answer, which the code gives later.
 func (l *Lane) expect(e *entry, from *source) {
 	if from.token != nil {
 		l.await(e, from.token, false)

@@ -28,10 +28,16 @@ type building struct {
 	// confirms says that the batch is committed even if it writes nothing; see Lane.confirm.
 	confirms bool
 
-	// proposals of the board that were applied one per batch; see Lane.apart
+	// how many proposals of the board the batch has, if each must be alone in a batch; see
+	// Lane.apart
 	proposals int
 	requests  []model.RunID // inbox rows that the batch moves out of the way; see aside.go
 	asides    []Aside       // messages that the batch moves out of the way
+
+	// ahead has the hand-overs of calls that the batch stores and that workers already run, and
+	// until says how long the batch waits for their results; see ahead.go.
+	ahead []*job
+	until model.Time
 }
 
 type effectKind uint8
@@ -51,14 +57,14 @@ const (
 	effWaits
 	effRetry
 	effBegins  // the start time of a run has been reached
-	effExpect  // the sender of an update waits for its answer
-	effReply   // the code has answered an update
+	effExpect  // the sender of an update or a call waits for the answer
+	effReply   // the code has answered an update or a call
 	effExecute // a claim can be handed to its worker
 	effStop    // the worker that executes a task must stop
 	effSettled // a worker learns whether its report is accepted
 	effEntity  // the state of an entity is durable
 	effBegin   // the row of a call is stored, so the call may run; see beginCall
-	effNoted   // suspects may run
+	effNoted   // the note about suspects is stored, so they may run; see suspect.go
 )
 
 // effect is something that the lane does once the batch is durable.
@@ -108,8 +114,9 @@ func (b *building) unstartTimer(run model.RunID, id string) bool {
 	return false
 }
 
-// relabel adds the label changes among events that a run records or inherits. The start row keeps
-// the labels that the run started with, because a reset to an earlier position needs them.
+// relabel looks for label changes in the events that a run records or inherits, and adds them to
+// the batch. The start row keeps the labels that the run started with, because a reset to an
+// earlier position needs them.
 func (b *building) relabel(key store.RunKey, events []model.Event) {
 	for i := range events {
 		if e := &events[i]; e.Kind == model.EventLabeled {
@@ -206,8 +213,8 @@ func (b *building) dropFacts(run model.RunID) {
 	b.facts = slices.DeleteFunc(b.facts, func(f Fact) bool { return f.Run == run })
 }
 
-// reserve raises the token mark of a shard if the decision gives the entity a token above the mark.
-// The mark is a stored number; no entity of the shard has a token above it.
+// The token mark of a shard is a stored number, and no committed token of the shard is above it. If
+// a decision gives an entity a token above the mark, reserve raises the mark in the same batch.
 func (b *building) reserve(sh *shard, row *model.Entity) {
 	t, token := &sh.tokens, row.Epoch
 	t.last = max(t.last, token)

@@ -70,8 +70,9 @@ func (l *Lane) isApart(in input) bool {
 
 // isLone reports whether an input has to wait for the next batch, because either this input or one
 // in the open batch needs a batch of its own. An input needs its own batch if it is a message of a
-// refused batch that the lane had to look up again. The lane applies such a message after all
-// halves. If it shared a batch with another input, the store would refuse both again and again.
+// refused batch for which the lane had to read something again (see applyChunk). The lane applies
+// such a message after all halves. If it shared a batch with another input, the store would refuse
+// both again and again.
 func (l *Lane) isLone(in input) bool {
 	if len(l.open.inputs) == 0 {
 		return false
@@ -203,8 +204,8 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 		}
 		e.hold.giveBack(c, s.move())
 		l.runs[c.Run] = e
-		// Until the lane has read the run again, it does not know whether the run is paused. But
-		// the events that the worker missed show whether the run is paused.
+		// The lane has dropped the state of the run, which would show a new pause. So it looks for
+		// the pause in the events that the worker missed.
 		if e.hold.withheld || l.mustLeave(e) || hasKind(e.eviction.missed, model.EventPaused) {
 			e.hold.withheld = true
 		} else {
@@ -278,8 +279,8 @@ func (l *Lane) isolate(now model.Time, in input, run model.RunID, err error) []c
 	}
 
 	// The lane applies the input once more. Because of the quarantine, the lane now answers the
-	// input with an error, or writes a row that puts the input off if it is a message. A second
-	// input, the note, stores the reason.
+	// input with an error, or puts the input off if it is a message of another shard or process. A
+	// second input, the note, stores the reason.
 	chunks := []chunk{{in}}
 	if !run.IsZero() && !e.isEntity() { // for a timer of an entity, run is not the id of a run
 		note := &quarantineInput{inputBase{address: in.base().address, run: run}, &why}

@@ -253,7 +253,8 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 }
 
 // isHere reports whether the worker that has a claim is on the board. If the lane has undone the
-// claim of a lost worker, another worker may have a new claim with the same number.
+// claim of a lost worker, another worker may have a new claim with the same number. So isHere
+// compares the workers too.
 func (l *Lane) isHere(e *entry, t *core.Task, ref model.ClaimRef) bool {
 	p, ok := e.tasks.posted.get(t.ID)
 	if !ok || !p.held || p.claim != t.Claim || p.worker == 0 {
@@ -339,7 +340,7 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
 	e := l.entries[ref.Address]
 	if l.dead != nil || e == nil || e.shard.freeing {
-		return // in no other case does the lane know the claim
+		return // the lane does not have the claim, or is about to free its shard
 	}
 	p, ok := e.tasks.posted.get(ref.ID)
 	task := taskOf(e, ref.ID)

@@ -40,6 +40,10 @@ type Config struct {
 	// other nodes.
 	AskFor time.Duration
 
+	// AheadWait is how long the lane keeps a batch open for the results of calls that run ahead of
+	// its commit, see ahead.go. At 0 it does not wait.
+	AheadWait time.Duration
+
 	// MaxBatchRows bounds the rows of a batch. Default 2,000.
 	MaxBatchRows int
 	// MaxBatchBytes bounds the bytes of a batch. Default 4 MiB. A batch may exceed the bound by one

@@ -26,7 +26,8 @@ func (l *Lane) checkCrowd(now model.Time, e *entry, in *messageInput) error {
 	switch {
 	case n >= l.cfg.MaxBacklog:
 	case n > l.cfg.PerKey && age >= l.cfg.MaxWait && !in.isWrite():
-		// The lane accepts data that a claim writes, because the report of the claim follows.
+		// The lane still accepts data that a task writes: the report of the task follows, and after
+		// the report the data could no longer be written.
 	case n > l.cfg.PerKey && l.budget.used >= l.cfg.MaxBytes/4 && e.waitingBytes() >= l.cfg.MaxBytes/4:
 	default:
 		return nil

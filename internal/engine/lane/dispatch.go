@@ -86,7 +86,8 @@ func (l *Lane) takeBack(now model.Time, e *entry, why string) {
 	l.maybeDrop(e)
 }
 
-// outlive reports whether the workers that leave now outlive the owner: a server stops.
+// outlive reports whether workers that leave now outlive this owner, because the owner is a server
+// that stops.
 func (l *Lane) outlive() bool { return l.hurried && l.cfg.Reunion > 0 }
 
 // dispatch gives an open run to a worker. It first reads the history.
@@ -95,7 +96,15 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		l.operate(now, e)
 		return
 	}
-	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil || e.isOutlived() || l.reunion.awaits(e.address) {
+	if l.dead != nil || !e.hold.free() || e.reading.history || e.shard.draining || e.quarantine.why != nil || e.isOutlived() || l.reunion.awaits(e.address) {
+		return
+	}
+
+	// The run that has just started goes to a worker after its commit. But the lane may have
+	// assumed that the address had no run. If the store refuses the batch, the lane dispatches the
+	// run that the address has (see rollback).
+	if e.pending.fresh {
+		e.wait.overlooked = true
 		return
 	}
 
@@ -135,7 +144,8 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
-// strand lets a run wait for a worker that can continue it. Waiting is never a failure.
+// strand lets a run wait for a worker that can continue it. The run does not fail, however long it
+// waits.
 func (l *Lane) strand(e *entry, why model.Reason) {
 	e.wait.reasons = []model.Reason{why}
 	l.workers.strand(e)

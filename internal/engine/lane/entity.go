@@ -137,7 +137,10 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		// deleted.
 		a.Held = m.Brief
 	}
-	if m.Kind == model.MessageCall && (in.origin.passed || remote && l.isWary(now, e.shard)) {
+	// A passed operation may run ahead of the commit that stores its call (see ahead.go). A view
+	// and a call of a service may not: they do not wait for the calls before them.
+	mayRunAhead := !a.View && !e.address.Stateless()
+	if m.Kind == model.MessageCall && (in.origin.passed && !mayRunAhead || remote && l.isWary(now, e.shard)) {
 		a.Held, a.Early = true, true
 	}
 
@@ -198,9 +201,9 @@ func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 	}
 }
 
-// settleEntity gives the lock to the next section in the line when no message and no result does
-// so, because the call in front existed only in memory and is gone. settleEntity also answers calls
-// that no worker may run.
+// settleEntity gives the lock of an entity to the next section in the line. Usually the message or
+// the result that ends the call in front does so. settleEntity is for a call in front that existed
+// only in memory and is gone. settleEntity also answers calls that no worker may run.
 func (l *Lane) settleEntity(now model.Time, e *entry) {
 	if !e.shard.draining && e.actor.entity.NeedsSettle() { // else the next owner settles it
 		l.take(now, e, &settleInput{inputBase{address: &e.address}})
@@ -308,8 +311,9 @@ func (l *Lane) handOverCalls(now model.Time, s seat, e *entry, items []*core.Ite
 	j := &job{gen: l.workers.nextGen(), worker: s.worker, seat: s, entry: e, items: items, version: on.Version, since: now}
 	l.jobs[j.gen] = j
 	e.actor.jobs = append(e.actor.jobs, j)
+	l.runsAhead(j)
 	if e.wait.worker {
-		l.workers.unstrand(e) // the entity waited for code that knows an earlier state
+		l.workers.unstrand(e) // the entity waited for code that can read an earlier state of it
 	}
 	state, exists := on.State, on.Exists && !on.Expired(now)
 	if !exists {

@@ -18,6 +18,7 @@ func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 		return
 	}
 	l.removeJob(j)
+	l.noteSpeed(now, j)
 	j.result, j.size, j.until = r, r.Size(), now
 	l.take(now, j.entry, &resultInput{inputBase{address: &j.entry.address}, j})
 }
@@ -42,6 +43,7 @@ func (l *Lane) finishForgotten(gen uint64, w WorkerID) {
 
 func (l *Lane) removeJob(j *job) {
 	delete(l.jobs, j.gen)
+	l.endAhead(j)
 	j.seat.leave()
 	a := j.entry.actor
 	a.jobs = slices.DeleteFunc(a.jobs, func(o *job) bool { return o == j })
@@ -94,8 +96,8 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 		// nothing to commit.
 		for i, it := range made {
 			if res := &j.result.Results[i]; res.Unmade && it.Message.OneWay && it.Seq != 0 {
-				// The sender got the answer that the call is stored, so the call becomes a dead
-				// letter.
+				// The worker could not make the call. The sender already has the answer that the
+				// call is stored, so the call becomes a dead letter.
 				l.keepRefused(b, e, it.Message, res.Failure)
 			}
 			switch a := j.answerOf(i, it); {
@@ -111,7 +113,7 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	l.operate(now, e)
 }
 
-// keepUnstored gives back the calls that exist only in a job.
+// keepUnstored gives the calls that exist only in a job back to the entity.
 func (l *Lane) keepUnstored(e *entry, j *job) {
 	var lost []*core.Item
 	for _, it := range j.items {

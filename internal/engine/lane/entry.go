@@ -23,7 +23,7 @@ type entry struct {
 	// back in time. That worker gets the run or the entity, even if the reunion ends before the
 	// lane can hand it over.
 	claimed bool
-	// callsOutlived says about calls of the entity what outlived says about a run.
+	// callsOutlived is for the calls of an entity what outlived is for a run.
 	callsOutlived bool
 
 	x *core.Execution // the current run; nil when there is none, or before it has been read
@@ -158,7 +158,7 @@ type shard struct {
 	gone     bool       // another lane owns it now
 	// The last owner died; one of the calls that it was running may be the cause.
 	crashed bool
-	// calls that run alone although no dead owner has marked them, see loneCalls
+	// how many suspects run alone without the note of a dead owner, see loneCalls
 	lone   int
 	listed bool // the lane has listed its runnable runs
 	// the lane has listed its entities with calls

@@ -26,6 +26,9 @@ type pending struct {
 	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
 
 	served int32 // inputs that were applied in the open batch
+	// stored is the position of the first item that the open batch adds to the mailbox of the
+	// entity. It is 0 if there is none.
+	stored int64
 	// how many resumes of the run are not committed; a reached start time is a resume too. While
 	// there are any, no worker continues the run
 	resuming int32
@@ -43,7 +46,7 @@ func (p *pending) endResume() { p.resuming = max(p.resuming-1, 0) }
 
 // undo forgets the parts of refused batches.
 func (p *pending) undo() {
-	p.open, p.flight, p.removing, p.served = false, false, false, 0
+	p.open, p.flight, p.removing, p.served, p.stored = false, false, false, 0, 0
 }
 
 // forget drops the parts that belong to the state of the run, which the lane reads again.
@@ -105,8 +108,8 @@ func (h *holding) giveBack(c *Call, s seat) {
 	h.worker, h.gen, h.busy, h.run, h.seat = c.Worker, c.Generation, true, c.Run, s
 }
 
-// take notes that no worker holds the run. The record of what the last worker knew stays, in case
-// that worker gets the run back.
+// take records that no worker holds the run any longer. The fields that say what the last worker
+// knew stay, in case that worker gets the run back.
 func (h *holding) take() {
 	h.worker, h.gen, h.busy, h.run = 0, 0, false, model.RunID{}
 	h.seat.leave()
@@ -193,9 +196,11 @@ func (v *eviction) miss(run model.RunID, events []model.Event) {
 type stall struct {
 	// the run waits for a worker that offers its workflow, see workers.unserved
 	worker     bool
-	room       bool           // the run waits for room in memory, see room.line
-	slot       bool           // the run waits for a slot of a worker, see workers.lines
-	overlooked bool           // a page of runnable runs named another run than the current one
+	room bool // the run waits for room in memory, see room.line
+	slot bool // the run waits for a slot of a worker, see workers.lines
+	// While the start of the current run was not committed, the lane skipped the dispatch of a run
+	// that the address may have in the store.
+	overlooked bool
 	reasons    []model.Reason // what the code waits for, or why it cannot run
 	paused     *model.Reason  // why the run was paused when the lane dropped its state
 	refused    []WorkerID     // workers whose turns, one after the other, could not be applied

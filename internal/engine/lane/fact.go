@@ -9,7 +9,7 @@ import (
 // FactKind says what a Fact is about.
 type FactKind uint8
 
-// Kinds of facts.
+// Kinds of facts. The words with a capital letter are fields of Fact that the kind sets.
 const (
 	FactBatch   FactKind = iota + 1 // N inputs shared a commit
 	FactTurn                        // workflow code has taken a turn

@@ -63,8 +63,8 @@ type source struct {
 	inbox   model.RunID // its inbox row, when another process sent it
 	token   any         // the caller in this process that gets the answer
 	passed  bool        // the open batch sends it, see passOn
-	// awaits says that the caller does not want the answer to the message itself. It waits for the
-	// end of the run that the message starts, or for the answer of the code.
+	// awaits says that the caller does not want the answer to the message itself. The caller waits
+	// for the end of the run that the message starts, or for the answer of the code.
 	awaits bool
 }
 
@@ -195,9 +195,9 @@ func (in *messageInput) isRequest() bool {
 // so that the lane always reads the current state of the dead task.
 func (in *messageInput) isDeadTaskOrder() bool { return in.is(model.MessageRequeue) }
 
-// needsDeadTask reports whether the lane needs the dead task to decide. The undo of a requeue may
-// go to another address than that of the dead task. It only ends a run at that address, so it does
-// not need the dead task.
+// needsDeadTask reports whether the lane needs the dead task to decide. The undo of a requeue goes
+// to the address of the run that the requeue has started. If the dead task has another address, the
+// undo only ends that run, and does not need the dead task.
 func (in *messageInput) needsDeadTask() bool {
 	m := in.origin.message
 	return in.isDeadTaskOrder() && (m.DeadTask.Do != model.DeadTaskUndo || m.To == m.DeadTask.Ref.Address)

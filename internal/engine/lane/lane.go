@@ -25,7 +25,8 @@ type Lane struct {
 	quarantined quarantined
 	budget      budget
 	room        room
-	inTurn      []model.Reason // why a run that was handed out waits; all entries share it
+	// the reason of a run that a worker has just got, until its first turn; all entries share it
+	inTurn []model.Reason
 
 	// The way to the store: one batch fills, one is in flight.
 	number    int64 // of the last batch that was committed
@@ -59,6 +60,7 @@ type Lane struct {
 	watchers  watchers
 	questions questions
 	jobs      map[uint64]*job // hand-overs of calls of entities, by generation
+	slow      map[kind]bool   // entities whose calls were too slow to wait for, see ahead.go
 	// By generation: hand-overs that the lane has given up and that workers still have.
 	forgotten map[uint64]seat
 	resting   resting
@@ -81,6 +83,7 @@ func New(cfg Config) *Lane {
 		waiters:   newWaiters(),
 		questions: questions{open: map[uint64]*query{}},
 		jobs:      map[uint64]*job{},
+		slow:      map[kind]bool{},
 		forgotten: map[uint64]seat{},
 		resting:   resting{list: list.New()},
 		requests:  map[store.RequestKey]struct{}{},

@@ -269,8 +269,9 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 
 		if e := l.entry(h.Address); e != nil {
 			if e.known && e.run() != h.Run {
-				// if the address has nothing in a batch, the current run has already replaced the
-				// run of the page
+				// The lane knows that the run of the page is no longer the current one. If the
+				// address still has rows in a batch, the store may refuse that change. Then the run
+				// of the page is current after all, and the lane hands it out (see rollback).
 				if e.wait.overlooked = e.dirty(); e.wait.overlooked {
 					l.keepForHolder(e, h.Run)
 				}

@@ -155,8 +155,8 @@ func (l *Lane) readOn() {
 	}
 }
 
-// acceptMail takes a page of mail into memory. No other read begins before the end of the page,
-// because the mailroom notes what one read may have missed.
+// acceptMail takes a page of mail into memory. The next read of mail begins after this page,
+// because the mailroom notes what a read may have missed for only one read at a time.
 func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 	l.Messages(r.Messages)
 	for i := range r.Inbox {
@@ -264,8 +264,8 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	}
 	open := e.x != nil && e.x.Open()
 	if m.Watches && open && !known && d.Answer.Failure == nil {
-		// The caller of the start waits for the end of this run. Its process gets the only hint at
-		// the end, and finds the answer as well then.
+		// The caller of the start waits for the end of this run. Its process gets only one hint, at
+		// the end of the run, and then also finds the answer to the start.
 		l.waiters.addNode(l.now, e.address, waiter{node: node, run: d.Answer.Run})
 		return
 	}

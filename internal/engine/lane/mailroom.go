@@ -86,7 +86,7 @@ type pair struct {
 // queuedMessage is a message that waits in its channel.
 type queuedMessage struct {
 	store.MessageRow
-	bytes int // that mailroom.bytes includes for the message
+	bytes int // bytes that mailroom.bytes includes for the message
 }
 
 // isDamaged reports whether the next message of the channel cannot be read.
@@ -203,7 +203,7 @@ func (m *mailroom) isTaken(id model.RunID) bool {
 	return ok
 }
 
-// take notes that a request has been taken from the inbox.
+// take records that the lane has taken a request from the inbox.
 func (m *mailroom) take(id model.RunID) { m.inbox[id] = struct{}{} }
 
 // untake notes that the lane no longer has a request. The request is still in the inbox, and the

@@ -33,8 +33,9 @@ func (l *Lane) callUp() {
 }
 
 // makeRoom takes waiting runs from their workers, the longest held first. The lane reads a run
-// again when it can continue. If the lane has forgotten the state of such a run, because the store
-// refused a batch with the run, makeRoom first reads the state. It comes back after that read.
+// again when the run can continue. If the lane has forgotten the state of such a run, because the
+// store refused a batch with the run, makeRoom only reads the state. After that read, the lane
+// calls makeRoom again.
 func (l *Lane) makeRoom() {
 	if l.room.tried {
 		return

@@ -164,8 +164,9 @@ func (n *noter) addEvent(e *model.Event) {
 }
 
 // addFailure adds the failure of a task and, if an attempt was in flight, the failure of that
-// attempt. Only a failure that the engine decided is a time-out or a loss. The failure that a
-// worker reports may be the time-out of another task, which its activity returned.
+// attempt. It counts a failure as a time-out or a loss only if the engine itself has decided that.
+// A failure that a worker reports may only look like one, because the activity has returned the
+// failure of another task.
 func (n *noter) addFailure(t *core.Task, f Fact, decided bool) {
 	f.Outcome = Failed
 	switch why := f.Failure; {

@@ -34,8 +34,8 @@ type Output struct {
 	// Mail has messages for shards of other lanes. The messages are already in the store, so Mail
 	// is only a hint.
 	Mail []store.MessageRow
-	// Hints tells other nodes that a run that they wait for has closed, or that their request has
-	// an answer.
+	// Hints tell other nodes that a run that they wait for has closed, or that their request has an
+	// answer.
 	Hints []Hint
 	// Freed are shards that the lane no longer owns.
 	Freed []model.ShardID
@@ -69,8 +69,8 @@ type Answer struct {
 	// Answer is the answer to a message, Result the answer to an Await.
 	Answer model.Answer
 	Result *Result
-	// Begun says that the start of the caller has begun a run. It comes with an error, and the
-	// caller must ask the current owner for the end of the run.
+	// Begun says that the start of the caller has begun a run, although Err is set. The caller must
+	// ask the current owner for the end of the run.
 	Begun bool
 	// Committed says that the lane answers after the commit of a batch, so this node still owned
 	// the shard at the commit. Otherwise the lane answers from memory.

@@ -11,12 +11,12 @@ import (
 // way. The lane writes any other message into the batch, and the receiver gets the message after
 // the commit.
 //
-// A passed message is not durable before its batch is. So nothing that the message allows may start
-// before that commit. A call waits for the batch that sends it (core.Arrival). Calls that may run
-// because a lock was released wait for the batch with the release (pending.freed). If the store
-// refuses the batch, the lane drops the state of sender and receiver. It then applies the input of
-// the sender again and writes the messages, so that each receiver has a batch of its own (see
-// careful.go).
+// A passed message is not durable before its batch is. So nothing that the message allows may leave
+// the lane before that commit. Operations may run ahead of it (see ahead.go). Other calls wait for
+// the batch that sends them (core.Arrival). Calls that may run because a lock was released wait for
+// the batch with the release (pending.freed). If the store refuses the batch, the lane drops the
+// state of sender and receiver. It then applies the input of the sender again and writes the
+// messages, so that each receiver has a batch of its own (see careful.go).
 
 // outgoing is a message that a decision sends, until the lane knows whether it must be written.
 type outgoing struct {

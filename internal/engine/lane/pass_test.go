@@ -99,29 +99,7 @@ func TestChildEndsInOneCommit(t *testing.T) {
 	}
 }
 
-// No body of a call begins before the commit that sends the call. Calls that came later wait behind
-// it.
-func TestPassedCallWaitsForItsCommit(t *testing.T) {
-	t.Parallel()
-	r := newTalk(t)
-	from := in(0, 0)
-	r.startRun(from)
-	r.turn(from, commandTurn(callOf("c1", "", "1", ledger("a"))))
-	r.flush()
-	r.operation(ledger("a"), "add", "2", "later")
-	if r.commit == nil || len(r.commit.Passed) != 1 || len(r.operations) != 0 {
-		t.Fatalf("in flight: %+v; %d hand-overs before the call is durable", r.commit, len(r.operations))
-	}
-
-	r.commitNow()
-	if len(r.operations) != 1 {
-		t.Fatalf("%d hand-overs after the commit", len(r.operations))
-	}
-	r.work()
-	r.wantState(ledger("a"), "0;1;2;")
-}
-
-// A view that a workflow calls also waits for the commit that sends it.
+// A view that a workflow calls waits for the commit that sends it.
 func TestPassedViewWaitsForItsCommit(t *testing.T) {
 	t.Parallel()
 	r := newTalk(t)

@@ -9,9 +9,9 @@ import (
 )
 
 // assign lets tasks start in the commit that creates them, if workers are free. It does nothing
-// while the lane applies the inputs of a refused batch again. That batch may have ended another
-// claim, which the board no longer knows. The worker and the permits of that claim seem free until
-// the lane has applied its end again. The board proposes the task later.
+// while the lane applies the inputs of a refused batch again. If that batch ended another claim,
+// the claim is open again, but the board no longer knows it. So its worker and its permits seem to
+// be free until the lane has applied the end of the claim again. The board proposes the task later.
 func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decision) {
 	if l.cfg.Board == nil || e.shard.draining || x.Paused != nil || l.recovery.careful() {
 		return

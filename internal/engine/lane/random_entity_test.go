@@ -38,7 +38,10 @@ type village struct {
 }
 
 func newVillage(t *rapid.T) *village {
-	v := &village{rig: newRig(t, func(c *lane.Config) { c.MaxMail = rapid.SampledFrom([]int{1, 1000, 16 << 20}).Draw(t, "mail") }), calls: map[any]*asked{}, posted: map[string]store.RequestKey{}, issued: map[uint64]int{}, calm: true}
+	v := &village{rig: newRig(t, func(c *lane.Config) {
+		c.MaxMail = rapid.SampledFrom([]int{1, 1000, 16 << 20}).Draw(t, "mail")
+		c.AheadWait = rapid.SampledFrom([]time.Duration{0, time.Millisecond}).Draw(t, "ahead")
+	}), calls: map[any]*asked{}, posted: map[string]store.RequestKey{}, issued: map[uint64]int{}, calm: true}
 	v.limit = rapid.IntRange(0, 3).Draw(t, "slots")
 	v.join(1)
 	v.joinEntities(1)

@@ -118,7 +118,7 @@ func (q *loads) next() *Load {
 	return ld
 }
 
-// send notes that a read is in flight, and the state of the entry at this time.
+// send notes that a read is in flight, and the version of the entry at its start.
 func (q *loads) send(ld *Load) *Load {
 	q.last++
 	ld.ID = q.last

@@ -71,8 +71,8 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 	l.askAgain(e)
 }
 
-// release ends the quarantine of an address whose runs are about to be removed. The lane applies
-// reports that waited for the end of the quarantine after the removal.
+// release ends the quarantine of an address whose runs are about to be removed. After the removal,
+// the lane applies the reports that waited for the end of the quarantine.
 func (l *Lane) release(e *entry) {
 	if e.quarantine.why == nil {
 		return

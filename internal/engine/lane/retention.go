@@ -77,7 +77,7 @@ func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 		}
 		in := byAddress[h.Address]
 		if in == nil {
-			address := h.Address // h would have to stay in memory
+			address := h.Address // a copy: a pointer into h would keep all of h in memory
 			in = &removalInput{inputBase: inputBase{address: &address}}
 			byAddress[h.Address] = in
 			inputs = append(inputs, in)
@@ -142,6 +142,6 @@ func (l *Lane) expireWake() model.Time {
 	return r.at
 }
 
-// Retain makes the lane keep the runs of these tenants that close from now on for these times. Runs
-// whose workflow has its own retention time keep that time.
+// Retain sets the retention times of tenants, for runs that close from now on. It does not change
+// the time of a run whose workflow has its own retention time.
 func (l *Lane) Retain(of map[string]time.Duration) { l.cfg.TenantRetention = of }

@@ -43,8 +43,8 @@ type reunion struct {
 	ours map[model.HeldRun]bool
 }
 
-// maxOurs bounds the size of reunion.ours. If there are more such runs, the lane reserves them
-// needlessly until the reunion ends.
+// maxOurs bounds the size of reunion.ours. If there are more such runs, the lane reserves the rest
+// of them needlessly until the reunion ends.
 const maxOurs = 100_000
 
 func newReunion() reunion {
@@ -138,9 +138,9 @@ func (l *Lane) rememberOurs(e *entry) {
 	}
 }
 
-// keepForHolder reserves a run or an entity that the last owner left for the worker that held it.
-// It returns false if the lane may hand over the run or the entity now, because that worker is here
-// or the reunion is over.
+// keepForHolder reserves a run or an entity, which the last owner left, for the worker that held
+// it. It returns false if the lane may hand over the run or the entity now, for example because
+// that worker is here or the reunion is over.
 func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 	r := &l.reunion
 	e.listed = true
@@ -163,9 +163,9 @@ func (l *Lane) hasHolder(e *entry) bool {
 	return e.shard.foreign && !e.isTask() && !model.IsBuiltIn(e.address.Type)
 }
 
-// isEarly reports whether an input for an address must wait until the lane has read the lists of
-// runs and entities that the last owner left. Before that, the lane does not know whether a worker
-// holds the run or the entity.
+// isEarly reports whether it is too early to hand over the run or the entity of an address, because
+// the lane has not read the lists of runs and entities that the last owner left. Before that, the
+// lane does not know whether a worker holds the run or the entity.
 func (l *Lane) isEarly(e *entry) bool {
 	read := e.shard.listed
 	if e.isEntity() {
@@ -336,7 +336,7 @@ func (l *Lane) endReunion(now model.Time) {
 // slot that was taken for the read. Without a slot the run waits. The lane forgets the holder when
 // it hands over the run, which may be later. After the reunion, seatForHolder still prefers the
 // holder in three cases: the holder has come back in time, the shard was handed over, or the run
-// was paused. Only such runs may be handed over after the reunion and still have a holder.
+// was paused. In no other case can a run that is handed over after the reunion still have a holder.
 func (l *Lane) seatForHolder(e *entry, s seat, events []model.Event) (seat, bool) {
 	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]
 	held = held && (l.keeps(e.shard) || e.claimed || e.shard.handed || hasKind(events, model.EventPaused))

@@ -62,7 +62,7 @@ func (l *Lane) Wake() model.Time {
 		return 0
 	}
 	if l.backlog.len() > 0 && l.flight == nil && !l.recovery.busy() && !l.recovery.careful() {
-		return 1 // the input that held up the backlog had no effect
+		return 1 // no commit is in flight whose result would continue the backlog
 	}
 	wake := l.recovery.at
 	timers := model.Time(0)
@@ -71,7 +71,7 @@ func (l *Lane) Wake() model.Time {
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
 
-	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.resting.wake(), l.nextAsideTry(), l.reunionWake()} {
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.resting.wake(), l.nextAsideTry(), l.reunionWake(), l.aheadWake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}

@@ -24,6 +24,7 @@ func (l *Lane) reuse(b *building) {
 	clear(b.facts)
 	clear(b.trail)
 	clear(b.marked)
+	clear(b.ahead)
 	clear(t.Starts)
 	clear(t.Closes)
 	clear(t.Events)
@@ -33,6 +34,7 @@ func (l *Lane) reuse(b *building) {
 
 	*b = building{
 		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0], facts: b.facts[:0], trail: b.trail[:0], marked: b.marked[:0],
+		ahead: b.ahead[:0],
 		outgoing: b.outgoing[:0], inputs: b.inputs[:0],
 		batch: store.Batch{
 			Deletes: t.Deletes[:0], Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0], Passed: t.Passed[:0],
@@ -52,7 +54,7 @@ func (l *Lane) touch(b *building, e *entry) {
 
 // seal sends the open batch, if there is something to commit and no batch is in flight.
 func (l *Lane) seal(now model.Time) {
-	if l.flight != nil || l.recovery.busy() {
+	if l.flight != nil || l.recovery.busy() || l.waitsForCalls(now) {
 		return
 	}
 	b := l.open
@@ -68,7 +70,7 @@ func (l *Lane) seal(now model.Time) {
 		l.reportFacts(b, false)
 		l.letInputsGo(b)
 		for _, e := range b.entries {
-			e.pending.open, e.pending.served = false, 0
+			e.pending.open, e.pending.served, e.pending.stored = false, 0, 0
 		}
 		l.run(now, b)
 	}
@@ -86,7 +88,7 @@ func (l *Lane) send(now model.Time, b *building) {
 	}
 
 	for _, e := range b.entries {
-		e.pending.open, e.pending.flight, e.pending.served = false, true, 0
+		e.pending.open, e.pending.flight, e.pending.served, e.pending.stored = false, true, 0, 0
 		if m := e.pending.mark; m != nil {
 			b.mark(e, store.MarkRow{RunKey: e.key(), Parked: m.Parked, Waits: m.Waits, Blocked: m.Blocked})
 			e.pending.mark = nil

@@ -14,8 +14,9 @@ const (
 	maxFreeRefusals = 10 // with the pauses between the attempts, about three seconds
 )
 
-// Acquire tells the lane which shards it owns from now on. The lane starts to serve their runs. For
-// foreign shards, the caller then calls Meet for each worker that holds something.
+// Acquire tells the lane which shards it owns from now on. The lane starts to serve their runs. If
+// another process owned some of the shards last, the caller then calls Meet for each worker that
+// holds something in them.
 func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	if l.dead != nil || len(shards) == 0 {
 		return
@@ -89,9 +90,9 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 
 // refuseBacklog refuses the waiting inputs of an address whose shard the lane gives up. It does not
 // refuse turns and reports, because they are facts. It does not refuse data that claims write,
-// because the reports of these claims follow. It also does not refuse the loss of a worker. Until
-// the lane records the loss, the claim takes permits here, and the next owner would first have to
-// find out that the worker is lost.
+// because the reports of these claims follow, and after a report the data could no longer be
+// written. It also does not refuse the loss of a worker. Until the lane records the loss, the claim
+// takes permits here, and the next owner would first have to find out that the worker is lost.
 func (l *Lane) refuseBacklog(e *entry) {
 	kept := e.backlog.inputs[:0]
 	for _, in := range e.backlog.inputs {

@@ -9,10 +9,11 @@ import (
 )
 
 // Capacity counts the slots of a worker. A slot is room for one run, or for one hand-over of calls.
-// All lanes of a node share the slots of a worker, so an implementation is safe for concurrent use.
+// All lanes of a node share the slots of a worker, so an implementation must be safe for concurrent
+// use.
 type Capacity interface {
 	// Take takes a free slot. If no slot is free, it returns false. As soon as a slot is free, the
-	// owner of the lane calls HandOut.
+	// user of the lane calls HandOut.
 	Take(lane int) bool
 	// Keep takes a slot for something that the worker already has, even if no slot is free.
 	Keep()

@@ -47,7 +47,7 @@ func TestStaleWorkerBeforeARefusal(t *testing.T) {
 	}
 }
 
-// A turn names a run, but the generation of the hand-over of another run. The lane takes no run
+// A turn names a run, but has the generation of the hand-over of another run. The lane takes no run
 // from its worker because of this turn, and the eviction that is in flight still reaches the
 // worker.
 func TestReportOfAnotherHandOver(t *testing.T) {

@@ -79,7 +79,7 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		}
 	case t.Blocked != nil:
 		if b != nil {
-			// The worker ended the run itself, so it needs no eviction.
+			// The worker has given up the run by itself, so the lane need not evict it.
 			call := Call{Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen}
 			b.effects = append(b.effects, effect{kind: effBlocked, entry: e, call: call})
 			e.eviction.missed = nil
@@ -180,8 +180,9 @@ func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	d, ok := core.Release(e.x, t.Seen, t.Waits, l.cfg.Limits)
 	b := l.record(e, in, &d)
 	if !ok && l.mustLeave(e) {
-		// The worker gives up the run, so it repeats no step, not even one whose retry it has not
-		// seen. Without these retries the run is not busy, and can leave.
+		// The worker gives up the run, so it repeats no step, even if the lane has asked for a
+		// retry that the worker has not seen. Such a retry must not keep the run busy, because the
+		// run must leave.
 		e.hold.retrying = nil
 		l.noteTurn(now, e, t)
 	}

@@ -29,7 +29,7 @@ type window struct {
 	behind  int             // lines that are behind
 	horizon store.TimerMark // lines that are not behind: all timers up to here are known
 	asked   model.Time      // bound of the refill in flight; 0 if no refill is in flight
-	// timers that were started or stopped since the refill began, whose state in it is old
+	// timers that were started or stopped since the refill began, so that it may show an old state
 	changed map[timerKey]struct{}
 	crossed bool // the window has kept timers that were committed while a refill was in flight
 	stale   bool // a position was moved back while a refill was in flight
@@ -176,8 +176,8 @@ func (w *window) shrink() {
 // the share of their line.
 func (w *window) trim(share int) {
 	slices.SortFunc(w.heap, compareTimers) // a sorted slice is a heap
-	// A timer that was stopped and started again for the same time is in the heap twice. Both
-	// entries go or both stay.
+	// A timer that was stopped and started again for the same time is in the heap twice. One entry
+	// is enough.
 	all := slices.CompactFunc(w.heap, func(x, y store.Timer) bool { return compareTimers(x, y) == 0 })
 
 	kept, taken := all[:0], map[*line]int{}
@@ -190,7 +190,7 @@ func (w *window) trim(share int) {
 		n, place := w.lines[kindOf(&t)], markOf(&t)
 		if taken[n]++; taken[n]+len(n.due) > share {
 			if last == (store.TimerMark{}) {
-				// Timers that are due before this one are not in the heap.
+				// No timer in the heap is earlier, so all earlier timers of the line are known.
 				last = store.TimerMark{Due: t.Due - 1, Run: maxRun}
 			}
 			w.fallBehind(n, last)
@@ -232,8 +232,8 @@ func (w *window) cut() {
 		}
 	}()
 
-	// The horizon only moves back: after a reset there may be timers before it that have not been
-	// read.
+	// The horizon must not move forward here: after a reset, the lane may not have read all timers
+	// up to the last one in the heap.
 	if last := markOf(&w.heap[w.limit-1]); compareMarks(last, w.horizon) < 0 {
 		w.horizon = last
 		for _, n := range w.lines {
@@ -407,8 +407,8 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 		last = place
 	}
 
-	// The timers of a stale read are valid. But the read does not show up to where timers are
-	// known, because a position was moved back while the read was in flight.
+	// The timers of a stale read are valid. But the window may not know all timers up to the end of
+	// the page, because a position was moved back while the read was in flight.
 	if !w.stale {
 		w.move(p)
 	}
@@ -426,12 +426,12 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 	}
 }
 
-// isWanted reports whether a line that is behind takes a timer that the lane has read at a place.
+// isWanted reports whether a line that is behind takes the timer at a place of a page.
 func (w *window) isWanted(n *line, after, place store.TimerMark) bool {
 	return !n.denied && compareMarks(n.from, after) >= 0 && compareMarks(place, n.from) > 0 && compareMarks(place, w.horizon) <= 0
 }
 
-// move notes up to which position the window knows all timers after a page.
+// move notes up to which position the window knows all timers, now that it has taken a page.
 func (w *window) move(p page) {
 	if !p.catchUp {
 		w.horizon = p.end

@@ -119,8 +119,9 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 		}
 
 		for _, ref := range w.session.SetHeld(holds, waiting[pw.Name]) {
-			// A lane may have found since then that the worker has the claim according to the
-			// history of the run.
+			// The session had the claim, perhaps because a lane has found in the history of the run
+			// that the worker has it. Add the claim to known, so that the loop below finds it
+			// missing.
 			w.known[ref] = true
 		}
 		for j := range pw.Holds {
@@ -176,8 +177,8 @@ func (n *neighbour) reply(now time.Time) {
 	a := peer.PollReply{Seq: n.seq, Stream: n.stream, Strange: n.strange}
 	wants := cfg.Board.Unlend(n.ids())
 
-	// Without a lease, another node may own the runs by now. That node may have made claims that
-	// this node would take for ended claims. So do not answer.
+	// This node may have lost its lease. In that case another node may own the runs by now, and may
+	// have made claims that this node would take for ended claims. So do not answer.
 	if !cfg.Owner.Serving() {
 		n.answer = nil
 		return

@@ -22,9 +22,9 @@ type Pace struct {
 }
 
 // Standard is the pace of production, for leases of ten seconds. No claim is in flight for longer
-// than SureAfter: a poll ends after CallTimeout, and a node that is paused for longer loses its
-// lease. TellMoved is shorter than SureAfter. The difference covers the duration of a poll, and a
-// difference between the clocks of two nodes.
+// than SureAfter: a poll ends after CallTimeout, and a node that is paused for longer than its
+// lease loses the lease. TellMoved is shorter than SureAfter. The difference covers the duration of
+// a poll, and a difference between the clocks of two nodes.
 var Standard = Pace{
 	KnockAgain: 5 * time.Second, PendAgain: time.Second, AnswerWait: 250 * time.Millisecond, ForgetAfter: time.Minute,
 	SureAfter: 15 * time.Second, TellMoved: 10 * time.Second, CallTimeout: 3 * time.Second, PollEvery: 5 * time.Second,

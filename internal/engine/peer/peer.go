@@ -7,10 +7,10 @@
 //
 // [Post] sends a message over a connection between the two nodes if there is one. Otherwise it
 // sends the message through the store, which every node reaches. Hints make that fast. If a hint is
-// lost, a node that may get an answer through the store still finds the message, because it reads
-// the store once a second: a node that has sent a message through the store a moment ago, or that
-// waits for an answer and has lost a connection. Every other node finds the message when it renews
-// its lease: the store then reports that messages wait.
+// lost, the other node still finds the message. A node that expects an answer through the store
+// reads the store once a second. A node expects such an answer if it has sent a message through the
+// store a moment ago, or if it waits for an answer and has lost a connection. Every other node
+// finds the message when it renews its lease: the store then reports that messages wait.
 package peer
 
 import (

@@ -246,8 +246,8 @@ func (b *Board) Match(now model.Time) []Match {
 	var out []Match
 	for b.ready.len() > 0 {
 		c := b.ready.top()
-		// The best class, and in it the best priority, tenant, key and cell, lead to the next line
-		// according to Q2.
+		// Find the next line according to Q2: it is the first line of the best cell of the best
+		// key, tenant and priority of the best class.
 		ln := c.active.top().active.top().active.top().cells.top().leaves.top().line
 		t := ln.tasks.top()
 		if !b.take(now, &t.Item, ln.group) {

@@ -3,7 +3,7 @@ package queue
 import "slices"
 
 // order says how a heap is sorted and where an element keeps its place in it. Place 1 is the top.
-// Place 0 means that the element is not in the heap, as is right for a new element.
+// Place 0, which a new element has, means that the element is not in the heap.
 type order[T any] interface {
 	before(a, b T) bool
 	place(x T) *int32
@@ -128,8 +128,8 @@ func (h *heap[T, O]) first(most int) (list []T) {
 	return list
 }
 
-// countBefore counts the elements before x, up to a limit. It visits at most twice as many
-// elements.
+// countBefore counts the elements before x, up to a limit. It visits at most about twice as many
+// elements as it counts.
 func (h *heap[T, O]) countBefore(x T, limit int) int {
 	var o O
 	n, open := 0, []int{0}

@@ -12,8 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// This file tests the invariants (E16 and so on) that the board must keep. The tests look at the
-// board from outside, without the naive board.
+// This file tests the invariants that the board must keep. Their numbers (E16 and so on) are
+// explained in internal/archtest/testdata/invariants.txt. The tests look at the board from outside,
+// without the naive board.
 
 var everything = model.TaskOffer{Tenants: []string{"a", "b"}, Queues: []string{"q", "r"}, Kinds: []string{"x", "y"}, Slots: 1}
 

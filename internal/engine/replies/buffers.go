@@ -22,7 +22,7 @@ const (
 	DefaultWait = 10 * time.Second
 	// DefaultSilence is how long a caller or a worker may be silent.
 	DefaultSilence = 45 * time.Second
-	// DefaultIdle is how long a caller that is not silent may read nothing.
+	// DefaultIdle is how long a caller may read nothing, even if it sends other requests.
 	DefaultIdle = 10 * time.Minute
 )
 

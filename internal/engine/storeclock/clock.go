@@ -10,8 +10,8 @@ import (
 type Config struct {
 	// a difference between the clocks above Jump puts the store's clock in doubt; default 10 s
 	Jump time.Duration
-	// how long a jump must last before the clock accepts it; default 10 min. If readings are more
-	// than half of that apart, the clock accepts no jump.
+	// how long a jump must last before the clock accepts it; default 10 min. If two readings are
+	// more than half of this time apart, the clock accepts no jump.
 	Persist time.Duration
 	// how long nothing may be deleted by age after the clock has accepted a jump; default 24 h
 	Hold time.Duration

@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// These constants say how fast Mapping corrects time. Mapping moves time forward slowly, because
-// that shortens sleeps. It moves time back faster, because that only makes sleeps longer.
+// These constants say how fast Mapping corrects time. Mapping raises its offset slowly, because
+// that shortens sleeps. It lowers the offset faster, because that only makes sleeps longer.
 const (
 	slewForward  = 200
 	slewBackward = 10

@@ -351,8 +351,9 @@ func (h *Hub) probe(ctx context.Context, conn, sender *pgx.Conn) error {
 	}
 }
 
-// whyUnheard says why a greeting has not arrived. A pooler may share server connections although
-// subscribe has not detected that, and loses the greeting. An overloaded server delivers it late.
+// whyUnheard says why a greeting has not arrived. Either a pooler, which subscribe has not
+// detected, shares server connections and has lost the greeting, or an overloaded server delivers
+// it late.
 func whyUnheard(ctx context.Context, conn, sender *pgx.Conn) error {
 	if sender != conn && errors.Is(pooler.Check(ctx, conn.PgConn(), sender.PgConn()), pooler.ErrShared) {
 		return errDeaf

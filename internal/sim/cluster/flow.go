@@ -27,7 +27,7 @@ import (
 func newFlow(p *Proc) *flow.Flow {
 	return flow.New(flow.Config{
 		Store: &connection{Store: p.Cluster.Disk.Mem, p: p}, Log: slog.New(complaints{p}), Node: flowNode{p},
-		// These limits count real time, in which a busy machine may stop a simulation for seconds.
+		// These limits count real time, and a busy machine may stop a simulation for seconds.
 		Timeout: time.Hour, LeaveTimeout: time.Hour,
 	})
 }

@@ -308,7 +308,7 @@ func (h *hand) send(r *model.TaskReport) {
 		}
 	default:
 		s.Did(scenario.OpReportMailed)
-		inc.board.Propose() // no lane lets the board propose tasks
+		inc.board.Propose() // no lane of this node does it, because the report goes elsewhere
 		p.clerk.send(engine.ReportMessage(r), attempt{taken: true}, func(a *lane.Answer) {
 			switch {
 			case errors.Is(a.Err, ErrCrashed):

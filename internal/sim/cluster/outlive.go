@@ -121,9 +121,9 @@ func (sh *shell) isReuniting(now model.Time) bool {
 	return false
 }
 
-// beginReunion notes that the lane waits for the workers of the last owners of these shards. If it
-// still waits for those of other shards, it waits longer for them too. If that wait is over, the
-// lane may already be handing over their runs.
+// beginReunion notes that the lane waits for the workers of the last owners of these shards. Shards
+// for which it already waits now wait longer too. A shard whose wait is over does not wait again,
+// because the lane may already be handing over its runs.
 func (sh *shell) beginReunion(now model.Time, shards []store.AcquiredShard) {
 	until := now.Add(sh.s.Plan.Lane.Reunion)
 	for i := sh.index; i < len(sh.inc.reunion); i += len(sh.inc.Shells) {

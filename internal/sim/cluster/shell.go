@@ -329,7 +329,7 @@ func (sh *shell) verify(starts []store.StartRow) {
 	})
 }
 
-// reading is a read for a lane that is in flight.
+// reading is a read in flight for a lane.
 type reading struct {
 	disk.Request
 

@@ -66,7 +66,7 @@ func (l *ledger) checkLimits(b *store.Batch) {
 
 		sets := k.Sets[k.Under[x.ref]:]
 		for _, u := range sets[0].Resolve(scenario.Tenant, x.t.spec, &x.t.Input) {
-			most := 0 // the largest number that any rule set since the start of the task allows
+			most := 0 // the largest number that the rules have allowed since the task started
 			for _, set := range sets {
 				n, ok := set.Numbers(u.Resource)
 				if !ok || n.Concurrency == 0 {

@@ -327,8 +327,8 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 
 // pathTo finds the hand-overs that lead to the state of a row. It first looks for a path without
 // expired states. If there is none, it looks for a path on which the stored state expires, if its
-// time is over. Next it allows that states expire that the store never had. Last it looks for a
-// path on which the stored state expires before its time, which breaks an invariant.
+// time is over. Next it also accepts a path on which states expire that the store never had. Last
+// it looks for a path on which the stored state expires before its time, which breaks an invariant.
 func (l *ledger) pathTo(n *holding, t *traces, next *model.Entity, state *scenario.Account) (path []*scenario.Handover, ok bool) {
 	find := search{l: l, n: n, t: t, mayEnd: stateEnds{stored: n.mayEnd(next, l.s.FairTime())}}
 	path, ok = find.path(n.state, state, nil)

@@ -170,7 +170,8 @@ type Handover struct {
 	Committed bool
 }
 
-// Operate is the code of accounts and desks. It makes at most as many calls as most says.
+// Operate is the code of accounts and desks. The parameter most bounds the number of calls that it
+// makes.
 func (s *Scenario) Operate(o *model.Operations, most int) (*Handover, model.Operated) {
 	s.stamps++
 	h := &Handover{Entity: o.Entity, Life: int64(o.Generation >> 32), Stamp: s.stamps}

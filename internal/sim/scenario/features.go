@@ -42,6 +42,7 @@ const (
 	ShardGroups                      // the store has two shard groups, and nodes serve one or both
 	Damage                           // rows of further kinds are damaged
 	LeaseLengths                     // nodes have leases of different lengths
+	AheadWaits                       // batches wait for the results of calls that run ahead
 	allFeatures  = iota
 )
 
@@ -216,6 +217,10 @@ var table = [allFeatures]row{
 	{
 		feature: LeaseLengths, name: "lease-lengths", lots: []lot{{of: 41, at: []uint64{5, 13, 17, 20, 24, 33, 40}}}, late: true,
 		about: "the leases of nodes have different lengths",
+	},
+	{
+		feature: AheadWaits, name: "ahead-waits", lots: []lot{{of: 47, at: []uint64{2, 9, 15, 21, 22, 30, 36, 45}}}, needs: Entities, late: true,
+		about: "a batch waits for the results of calls that run before the batch is committed",
 	},
 }
 

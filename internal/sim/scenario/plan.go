@@ -159,6 +159,9 @@ func (s *Scenario) drawPlan() {
 	if s.Has(LeaseLengths) {
 		s.drawLeases()
 	}
+	if s.Has(AheadWaits) {
+		p.Lane.AheadWait = kernel.OneOf(s, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond)
+	}
 	if s.Opts.Calm {
 		return
 	}

@@ -54,14 +54,14 @@ func (w *Worker) Lose() {
 	w.Offer.Held = held
 }
 
-// Disclaim makes the worker no longer say that it holds a run which it lost together with its last
-// server: a server has handed over the run, to this worker or to another one. If this worker then
-// gives the run back and loses its server, its next offer does not name the run, because another
-// worker may have it by then.
+// Disclaim removes a run from the list of runs that the worker had when it lost its last server. A
+// server has handed the run over again, to this worker or to another one. If this worker then gives
+// the run back and loses its server, its next offer does not name the run, because another worker
+// may have it by then.
 func (w *Worker) Disclaim(run model.RunID) {
 	isRun := func(h model.HeldRun) bool { return h.Run == run }
 	if slices.ContainsFunc(w.Offer.Held, isRun) {
-		// Lanes share the old list.
+		// Change a copy, because lanes share the list.
 		w.Offer.Held = slices.DeleteFunc(slices.Clone(w.Offer.Held), isRun)
 	}
 }

@@ -21,7 +21,7 @@ func (f *Store) Close() error {
 	return f.inner.Close()
 }
 
-// Register registers a node. Late commits of the node that have begun are applied first.
+// Register registers a node. Before that, it applies the late commits of the node that have begun.
 func (f *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
 	return call(ctx, f, Register, nil, func() (store.Registration, error) {
 		f.orphans.finish(n.ID, -1)
@@ -34,7 +34,7 @@ func (f *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 	return call(ctx, f, Renew, nil, func() (store.View, error) { return f.inner.Renew(ctx, r) })
 }
 
-// FenceNode fences a node. Late commits of the node that have begun are applied first.
+// FenceNode fences a node. Before that, it applies the late commits of the node that have begun.
 func (f *Store) FenceNode(ctx context.Context, r store.FenceRequest) (bool, error) {
 	return call(ctx, f, FenceNode, nil, func() (bool, error) {
 		f.orphans.finish(r.Node, -1)
@@ -52,7 +52,7 @@ func (f *Store) SetDrained(ctx context.Context, node model.NodeID, drained bool)
 	return call(ctx, f, SetDrained, nil, func() (bool, error) { return f.inner.SetDrained(ctx, node, drained) })
 }
 
-// Unregister removes a node. Late commits of the node that have begun are applied first.
+// Unregister removes a node. Before that, it applies the late commits of the node that have begun.
 func (f *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
 	_, err := call(ctx, f, Unregister, nil, func() (struct{}, error) {
 		f.orphans.finish(node, -1)
@@ -61,7 +61,8 @@ func (f *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 	return err
 }
 
-// Refence moves the fence of a lane. Late commits of the lane that have begun are applied first.
+// Refence moves the fence of a lane. Before that, it applies the late commits of the lane that have
+// begun.
 func (f *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	type answer struct{ epoch, landed int64 }
 	a, err := call(ctx, f, Refence, nil, func() (answer, error) {
@@ -72,7 +73,7 @@ func (f *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int
 	return a.epoch, a.landed, err
 }
 
-// Commit commits a batch. Late commits of the lane that have begun are applied first.
+// Commit commits a batch. Before that, it applies the late commits of the lane that have begun.
 func (f *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	return call(ctx, f, Commit, b, func() (store.Committed, error) {
 		f.orphans.finish(b.Lane.Node, b.Lane.Lane)

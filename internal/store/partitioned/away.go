@@ -30,8 +30,8 @@ type absence struct {
 //
 // A read that fails does not prove that the member is away: it may be a query that takes too long.
 // So a probe, which is a small read, decides. If a call of any kind succeeds, such as the next
-// renewal of a lease, the member is there. That counts more than a failed probe for a read that
-// began before that success.
+// renewal of a lease, the member is there. If the member has answered since a read began, a failed
+// probe for that read no longer counts.
 func (s *Store) ifThere(ctx context.Context, p *part, call func() error) error {
 	if p.index == 0 {
 		return call()
@@ -56,8 +56,8 @@ func read[T any](ctx context.Context, s *Store, p *part, call func() (T, error))
 
 // admit returns an error if the member is away and it is too early for the next attempt. If it is
 // not too early, the caller makes that attempt, and admit refuses other callers for a pause. While
-// a probe is under way, admit waits for its result. It returns how often the part has answered so
-// far, for judge.
+// a probe is under way, admit waits for its result. admit returns how often the part has answered
+// so far, for judge.
 func (p *part) admit(ctx context.Context) (begun int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +82,7 @@ func (p *part) admit(ctx context.Context) (begun int64, err error) {
 	return p.answers, nil
 }
 
-// absent returns an error if reads of the part must not try. The caller holds the mutex.
+// absent returns an error if the part is away and must not be read yet. The caller holds the mutex.
 func (p *part) absent() error {
 	a := &p.away
 	left := time.Until(a.next)
@@ -148,9 +148,9 @@ func (s *Store) judge(ctx context.Context, p *part, begun int64, err error) {
 
 	probe := make(chan struct{})
 	p.mu.Lock()
-	// A caller that gives up says nothing about the part. But if the part was away, this call was
-	// the only attempt, and other reads do not try again soon. So a probe must find out whether the
-	// part is back.
+	// If a read failed because its caller gave up, that says nothing about the part. But if the
+	// part was away, this read was the only attempt, and other reads do not try again soon. So a
+	// probe must find out whether the part is back.
 	skip := p.away.probe != nil || p.away.why == nil && errors.Is(ctx.Err(), context.Canceled)
 	if !skip {
 		p.away.probe = probe

@@ -41,7 +41,8 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 	if err != nil {
 		if store.ClassOf(err) == store.Unknown {
 			// If the batch was not applied, the next view says so. Until then no node takes the
-			// shards: their owner knows that it has them, and the member refuses others.
+			// shards. Their owner knows that it still has them, and the member does not give them
+			// to other nodes.
 			p.noteFreed(b.Free)
 		}
 		return c, p.explain(err)

@@ -645,7 +645,8 @@ func testViewThatArrivesLate(t *testing.T, c *scene) {
 		late := make(chan struct{})
 		go func() {
 			defer close(late)
-			// Not a renewal: while one hangs for a second, the store acquires nothing there.
+			// Members makes the view here, and not a renewal: while a renewal hangs for a second,
+			// the store acquires nothing in that member.
 			_, _ = c.Store.Members(t.Context())
 		}()
 		<-h.made

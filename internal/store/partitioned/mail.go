@@ -307,8 +307,7 @@ func gather[K, T any](ctx context.Context, s *Store, keys [][]K, load func(conte
 }
 
 // loadPart reads from one part. It does not wait long for a member, even if it reads only from that
-// member. The reason is that callers that come later wait for rows of other parts until loadPart
-// returns.
+// member. Until loadPart returns, later callers wait, and they may need rows of other parts.
 func loadPart[T any](ctx context.Context, s *Store, p *part, load func(context.Context) ([]T, error)) (rows []T, err error) {
 	if p.index == 0 {
 		return load(ctx)

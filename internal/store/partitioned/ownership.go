@@ -37,7 +37,7 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 	}
 
 	sole := n.Sole
-	n.Sole = false // a member always has several nodes
+	n.Sole = false // several nodes share a member
 	reg := newRegistration(store.PartRegistration{Node: n, Lanes: lanes, TTL: ttl, Epoch: r.Epoch}, len(s.parts))
 	s.mu.Lock()
 	s.nodes[n.ID] = reg
@@ -425,10 +425,10 @@ func (s *Store) registrations() map[model.NodeID]int64 {
 	return out
 }
 
-// forgetGone forgets the nodes that the home no longer has: nodes that ended without leaving, and
-// that others have fenced. Without this, a process that loses its lease often would keep the
-// registrations of all its incarnations. known are registrations from before the home was read, so
-// the home has had them.
+// forgetGone forgets the nodes that the home no longer has, because they ended without leaving and
+// other nodes have fenced them. Without this, a process that loses its lease often would keep the
+// registrations of all its incarnations. The parameter known has the registrations from before the
+// home was read. The home had all of these nodes, so a node that is not in members is gone.
 func (s *Store) forgetGone(known map[model.NodeID]int64, members []store.Member) {
 	for i := range members {
 		delete(known, members[i].ID)

@@ -70,8 +70,8 @@ type part struct {
 	mu      sync.Mutex
 	owners  []store.ShardOwner // the owners of its shards, as last seen
 	looks   int64              // calls so far that read the owners
-	seen    int64              // the last look that counts; answers of earlier ones are out of date
-	failed  time.Time          // when note last saw a failure; zero if the part has answered since
+	seen    int64              // answers of looks up to this one are ignored
+	failed  time.Time          // time of the last failure; zero if the part has answered since
 	away    absence            // for reads
 	answers int64              // calls so far that prove that the part is there
 	visits  []time.Time        // when the visits in progress began, the oldest first

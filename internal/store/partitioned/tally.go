@@ -56,9 +56,10 @@ func (s *Store) tallySince(ctx context.Context, q store.Query, by store.TallyBy,
 // the same microsecond. These are whole executions, with their inputs.
 const fewExecutions = 100
 
-// tallyNewest returns a tally of the newest executions, at most q.Limit. Of the newest q.Limit, at
-// most fewExecutions are missing, or executions that have started in the same microsecond. The
-// caller knows that the parts have more than q.Limit.
+// tallyNewest returns a tally of the newest executions, at most q.Limit. The caller knows that the
+// parts have more than that. The tally may have fewer executions than q.Limit, by up to
+// fewExecutions. If many executions have started in the same microsecond, even more may be missing,
+// because the tally has all of them or none.
 func (s *Store) tallyNewest(ctx context.Context, q store.Query, by store.TallyBy) (*tallied, error) {
 	first := q
 	first.Limit, first.After = 1, store.PageMark{}

@@ -9,9 +9,9 @@ import (
 )
 
 // garbageRuns is a subquery g with the deleted runs that a sweep looks at. The number of these runs
-// is at most the number of rows that the sweep may remove. Without that bound, every sweep would
-// look in each of the tables for rows of every deleted run. Runs of standalone tasks have hardly
-// any rows there.
+// is at most the number of rows that the sweep may remove. Without that bound, a sweep could look
+// in each of the tables for rows of every deleted run: runs of standalone tasks have hardly any
+// rows there, so the sweep would rarely reach its limit of rows.
 const garbageRuns = `(
   select t.shard, q.run, q.ctid
   from unnest($1::smallint[]) t (shard)

@@ -46,9 +46,9 @@ func (e *bodies) next() []byte {
 // null adds a body that is stored as null.
 func (e *bodies) null() { e.ends = append(e.ends, -1) }
 
-// add appends one body. Its argument is e.data to which the caller has appended an encoded value.
-// add appends the checksum of that value. Before the call, the caller puts the columns of the row
-// into e.columns.
+// add appends one body. The caller appends an encoded value to e.data and passes the result as
+// data. add then appends the checksum of that value. Before the call, the caller puts the columns
+// of the row into e.columns.
 func (e *bodies) add(data []byte) error {
 	begin := len(e.data)
 	if n := len(data) - begin; n > maxBody {
@@ -142,7 +142,8 @@ func (e *bodies) encodeTasks(b *store.Batch) error {
 	}
 
 	for i := range b.Logs {
-		// A copy: the store sets epoch and batch, and the batch belongs to the lane.
+		// Set the epoch and the batch number in a copy of the row, because the batch belongs to the
+		// lane.
 		r := b.Logs[i]
 		r.Epoch, r.Batch = b.Lane.Epoch, b.Number
 		e.columns = logSum(e.columns[:0], &r)

@@ -444,8 +444,8 @@ func (t *batchWriter) writeTimers() error {
 }
 
 // writeMessages inserts messages to other shards. The statement also refuses a position that the
-// cursor of the receiver has passed. A sweep may have deleted that message, but no other message
-// may have the same position.
+// cursor of the receiver has passed. A sweep may have deleted the message at such a position, but
+// no other message may get that position.
 func (t *batchWriter) writeMessages() error {
 	q := t.w.message
 	for i := range t.b.Messages {

@@ -132,7 +132,8 @@ func TestSweepOfInvalidIDs(t *testing.T) {
 }
 
 // Damage may leave dead letters with ids of a wrong length. A sweep keeps these rows, because the
-// id holds the time of its row. It still deletes the old dead letters that come after them.
+// age of a row is known only from its id. It still deletes the old dead letters that come after
+// them.
 func TestSweepOfDeadLettersWithInvalidIDs(t *testing.T) {
 	t.Parallel()
 	sequential(t)

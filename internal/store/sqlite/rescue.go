@@ -41,7 +41,7 @@ func (n *nameCheck) check() *nameError {
 		return nil
 	}
 	n.next = now.Add(time.Second)
-	// Check the file before its log, because it matters more.
+	// Check the file before its log, because the file matters more.
 	for _, name := range []string{n.path, n.path + "-wal"} {
 		fi, err := os.Stat(name)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(n.files[name], fi) {

@@ -107,8 +107,8 @@ func take[T any](ctx context.Context, s *Store, op string, from chan T) (got T, 
 		return got, errClosed(op)
 	}
 
-	// The connection may have been free at the moment at which the store was closed or the context
-	// ended.
+	// If a connection is free and the store is closed or the context has ended, the select picks
+	// one of these cases at random. So check the other two again.
 	if s.isClosed() {
 		err = errClosed(op)
 	} else if ctx.Err() != nil {

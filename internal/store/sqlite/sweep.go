@@ -144,7 +144,8 @@ func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (
 }
 
 // sweepDeadLetters deletes dead letters whose id is older than a time. It keeps rows with an
-// invalid id, because the id holds the time of the row. The limit does not count these rows.
+// invalid id, because the age of a row is known only from its id. The limit does not count these
+// rows.
 func sweepDeadLetters(c *conn, shard model.ShardID, before model.Time, limit int) (int, error) {
 	if limit <= 0 || before == 0 {
 		return 0, nil
@@ -177,8 +178,8 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 	if limit <= 0 {
 		return 0, nil
 	}
-	// These are bytes, because the entry of an invalid id must go too. If such entries stayed, they
-	// would fill the limit of each sweep.
+	// Keep the ids as bytes, so that the sweep also deletes entries with an invalid id. If such
+	// entries stayed, they would fill the limit of each sweep.
 	var runs [][]byte
 
 	err = c.query(sqlGarbageRuns, func(q *stmt) error {

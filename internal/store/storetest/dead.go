@@ -267,7 +267,7 @@ func testDeadPages(x *suite) {
 	var rows []store.DeadRow
 	for i := range 30 {
 		s := x.Subject()
-		at := Noon + model.Time(i/4) // some share a time
+		at := Noon + model.Time(i/4) // some have the same time
 		rows = append(rows, s.Dead(fmt.Sprint("x", i), "charge", "boom", at), s.Dead(fmt.Sprint("y", i), "charge", "boom", at))
 	}
 

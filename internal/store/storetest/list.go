@@ -156,7 +156,7 @@ func testListPages(x *suite) {
 	var want []string
 	for i := range 23 {
 		key := fmt.Sprint("k", i)
-		x.begin(l, "t", "w", key, Noon+100+model.Time(i/3)) // three share a time
+		x.begin(l, "t", "w", key, Noon+100+model.Time(i/3)) // three have the same time
 		want = append(want, key)
 	}
 

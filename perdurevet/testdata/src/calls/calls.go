@@ -24,7 +24,7 @@ func ship(ctx perdure.WorkflowCtx, n int) (int, error) { return n, ctx.Sleep(1) 
 
 func definitions() perdure.Group { return perdure.Group{Orders.Bind(orders), Other.Bind(other)} }
 
-func wrongClient(ctx perdure.WorkflowCtx, n int) (int, error) { // V2
+func wrongClient(ctx perdure.WorkflowCtx, n int) (int, error) {
 	return Ship.Run(app.With(context.Background()), n) // want `App app used in workflow code: its calls are not journaled` `context\.Background in workflow code`
 }
 
@@ -40,7 +40,7 @@ func (s *shop) wrongField(ctx perdure.WorkflowCtx, n int) (int, error) {
 	return Ship.Run(s.c, n) // want `Client c used in workflow code`
 }
 
-func wrongDirect(ctx perdure.WorkflowCtx, n int) (int, error) { // V7
+func wrongDirect(ctx perdure.WorkflowCtx, n int) (int, error) {
 	return ship(ctx, n) // want `direct call of ship, the code of workflow ship: it runs as part of this execution, under its key; write Ship\.Run\(ctx, …\) for a child`
 }
 

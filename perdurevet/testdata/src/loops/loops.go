@@ -12,7 +12,7 @@ import (
 
 func one(context.Context) (int, error) { return 1, nil }
 
-func wrongRange(ctx perdure.WorkflowCtx, in []string) (n int, err error) { // V4
+func wrongRange(ctx perdure.WorkflowCtx, in []string) (n int, err error) {
 	for range in {
 		if n, err = perdure.Do(ctx, "count", one); err != nil { // want `perdure\.Do "count" in a loop needs perdure\.StepKey: without one, their order identifies the steps`
 			return 0, err

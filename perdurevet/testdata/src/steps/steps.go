@@ -14,7 +14,7 @@ var (
 	paid   = perdure.NewSignal[int]("paid")
 )
 
-func wrongSleep(ctx perdure.WorkflowCtx, _ int) (int, error) { // V1
+func wrongSleep(ctx perdure.WorkflowCtx, _ int) (int, error) {
 	return perdure.Do(ctx, "x", func(context.Context) (int, error) {
 		return 0, ctx.Sleep(time.Second) // want `durable call ctx\.Sleep inside a step: the journal does not record it; make it in the workflow, before or after`
 	})

@@ -1,0 +1,71 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// A call of an entity may run *ahead*: a worker runs it before the batch that stores the call is
+// committed. The result changes only the state in memory, and nothing that depends on the result
+// leaves the lane before its own batch is committed. If the result comes back while the batch with
+// the call is still open, both share one commit, and the call needs no row. So the lane waits a
+// moment for such results before it seals a batch (Config.AheadWait).
+
+// runsAhead notes that a worker has got calls, if one of them is stored by the open batch. The lane
+// does not wait for calls of a kind that was slow the last time.
+func (l *Lane) runsAhead(j *job) {
+	first := j.entry.pending.stored
+	if l.cfg.AheadWait == 0 || first == 0 || l.slow[j.entry.kind()] {
+		return
+	}
+	for _, it := range j.items {
+		if it.Seq >= first {
+			l.open.ahead = append(l.open.ahead, j)
+			return
+		}
+	}
+}
+
+// endAhead notes that a hand-over is over.
+func (l *Lane) endAhead(j *job) {
+	if i := slices.Index(l.open.ahead, j); i >= 0 {
+		l.open.ahead = slices.Delete(l.open.ahead, i, i+1)
+	}
+}
+
+// noteSpeed notes how long a worker took for calls. If they were quick, the lane waits for calls of
+// this kind from now on.
+func (l *Lane) noteSpeed(now model.Time, j *job) {
+	if len(l.slow) > 0 && now < j.since.Add(l.cfg.AheadWait) {
+		delete(l.slow, j.entry.kind())
+	}
+}
+
+// waitsForCalls reports whether the open batch stays open for the results of calls that run ahead.
+func (l *Lane) waitsForCalls(now model.Time) bool {
+	b := l.open
+	if len(b.ahead) == 0 || l.batchFull() || l.backlog.len() > 0 || l.recovery.careful() {
+		return false
+	}
+	if b.until == 0 {
+		b.until = now.Add(l.cfg.AheadWait)
+	}
+	if now < b.until {
+		return true
+	}
+
+	for _, j := range b.ahead {
+		l.slow[j.entry.kind()] = true
+	}
+	return false
+}
+
+// aheadWake returns when the lane seals the open batch without the results of calls that run ahead;
+// zero if it does not wait for such calls.
+func (l *Lane) aheadWake() model.Time {
+	if l.flight != nil || len(l.open.ahead) == 0 {
+		return 0
+	}
+	return l.open.until
+}
