@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -60,7 +61,7 @@ func (p *purses) group() perdure.Group { return perdure.Group{p.entity, p.three,
 func TestCommitsOfCallsAndLocks(t *testing.T) {
 	t.Parallel()
 	p, reg := newPurses(), prometheus.NewRegistry()
-	c := open(t, embedded.Config{Metrics: reg}, "memory:", p.group()).With(t.Context())
+	c := open(t, embedded.Config{Metrics: reg}, "file:"+filepath.Join(t.TempDir(), "store"), p.group()).With(t.Context())
 
 	const times = 50
 	for _, w := range []struct {

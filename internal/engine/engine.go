@@ -540,9 +540,6 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		if cfg.MaxLoads == 0 {
 			cfg.MaxLoads = 64
 		}
-		if cfg.AheadWait == 0 {
-			cfg.AheadWait = aheadWait
-		}
 		inc.lanes[i] = newLaneShell(inc, i, cfg)
 	}
 
@@ -550,10 +547,6 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	e.judge(verdict)
 	return inc, nil
 }
-
-// aheadWait is lane.Config.AheadWait. Most operations of entities take a few microseconds, and a
-// commit takes a tenth of a millisecond or more.
-const aheadWait = 200 * time.Microsecond
 
 // newID draws the id of a request.
 func newID() model.RunID { return model.RunID(uuid.Must(uuid.NewV7())) }

@@ -186,6 +186,10 @@ func unknownURL(url string) error {
 // store.
 const longestRequest = 366 * 24 * time.Hour
 
+// aheadWait is lane.Config.AheadWait. Most operations of entities take a few microseconds, and a
+// commit takes a tenth of a millisecond or more.
+const aheadWait = 200 * time.Microsecond
+
 // How long the audit log keeps entries: the default of servers, and the shortest time.
 const (
 	DefaultRetainAudit = 90 * 24 * time.Hour
@@ -311,6 +315,11 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 
 	if cfg.MaxLoaded != 0 {
 		cfg.Lane.MaxHeld = cfg.MaxLoaded
+	}
+
+	// A commit in memory costs too little to wait for.
+	if _, isMemory := st.(*memory.Store); !isMemory && cfg.Lane.AheadWait == 0 {
+		cfg.Lane.AheadWait = aheadWait
 	}
 
 	n.engine = engine.New(engine.Config{

@@ -41,7 +41,7 @@ type Config struct {
 	AskFor time.Duration
 
 	// AheadWait is how long the lane keeps a batch open for the results of calls that run ahead of
-	// its commit, see ahead.go. At 0 it does not wait.
+	// its commit, see ahead.go. At 0 it does not wait, but calls run ahead all the same.
 	AheadWait time.Duration
 
 	// MaxBatchRows bounds the rows of a batch. Default 2,000.

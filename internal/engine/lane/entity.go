@@ -178,6 +178,8 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		b.effects = append(b.effects, effect{kind: effBegin, entry: e, message: in})
 	} else if isFreed {
 		e.pending.freed = b
+	} else if remote && len(d.Mailbox) > 0 && e.pending.stored == 0 {
+		e.pending.stored = d.Mailbox[0].Seq
 	}
 	l.operate(now, e)
 }

@@ -26,8 +26,8 @@ type pending struct {
 	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
 
 	served int32 // inputs that were applied in the open batch
-	// stored is the position of the first item that the open batch adds to the mailbox of the
-	// entity. It is 0 if there is none.
+	// stored is the position of the first call that the open batch adds to the mailbox of the entity
+	// and that may run ahead. It is 0 if there is none.
 	stored int64
 	// how many resumes of the run are not committed; a reached start time is a resume too. While
 	// there are any, no worker continues the run
@@ -195,9 +195,9 @@ func (v *eviction) miss(run model.RunID, events []model.Event) {
 // stall says why the run of an address does not move.
 type stall struct {
 	// the run waits for a worker that offers its workflow, see workers.unserved
-	worker     bool
-	room bool // the run waits for room in memory, see room.line
-	slot bool // the run waits for a slot of a worker, see workers.lines
+	worker bool
+	room   bool // the run waits for room in memory, see room.line
+	slot   bool // the run waits for a slot of a worker, see workers.lines
 	// While the start of the current run was not committed, the lane skipped the dispatch of a run
 	// that the address may have in the store.
 	overlooked bool

@@ -138,9 +138,6 @@ func (l *Lane) writeEntity(b *building, e *entry, d *core.Decision) {
 		b.reserve(e.shard, &c.Entity)
 		b.effects = append(b.effects, effect{kind: effEntity, entry: e, change: c})
 	}
-	if len(d.Mailbox) > 0 && e.pending.stored == 0 {
-		e.pending.stored = d.Mailbox[0].Seq
-	}
 	b.changeMailbox(store.EntityKey{Shard: e.shard.id, Address: e.address}, d)
 }
 
