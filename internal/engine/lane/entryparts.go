@@ -26,8 +26,8 @@ type pending struct {
 	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
 
 	served int32 // inputs that were applied in the open batch
-	// stored is the position of the first call that the open batch adds to the mailbox of the entity
-	// and that may run ahead. It is 0 if there is none.
+	// stored is the position of the first call that the open batch adds to the mailbox and that may
+	// run ahead. It is 0 if there is none.
 	stored int64
 	// how many resumes of the run are not committed; a reached start time is a resume too. While
 	// there are any, no worker continues the run
