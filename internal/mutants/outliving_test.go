@@ -38,8 +38,8 @@ var stale = []mutant{
 	{
 		name:  "a node whose acquisition got no answer pardons the calls of a dead owner",
 		file:  "internal/engine/incarnation.go",
-		old:   "inc.eng.foreign[s] = !last.IsZero()",
-		new:   "inc.eng.foreign[s] = false",
+		old:   "orphaned = !last.IsZero()",
+		new:   "orphaned = false",
 		tests: [][]string{{"./internal/engine", "-run", "TestForeignShardsAfterALostAnswer$"}},
 	},
 	{
@@ -213,5 +213,12 @@ var outliving = []mutant{
 		old:   " && !a.awaits && ",
 		new:   " && ",
 		tests: [][]string{engineTest("TestReunionOfAShardThatMovesOn$")},
+	},
+	{
+		name:  "a server that has lost its lease does not wait again for the workers of another server",
+		file:  "internal/engine/incarnation.go",
+		old:   "		if last == inc.self.ID {\n			continue\n		}\n",
+		new:   "		if inc.eng.lives[last] {\n			continue\n		}\n",
+		tests: [][]string{engineTest("TestReunionOfAServerThatLosesItsLease$")},
 	},
 }
