@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -53,6 +54,42 @@ func TestReunionOfAServerThatLosesItsLease(t *testing.T) {
 		r.finish(next, "a")
 		if w.bodies() != 1 || other.bodies() != 0 {
 			t.Errorf("the body began %d times on the worker that held it, and %d times on another one", w.bodies(), other.bodies())
+		}
+		first.cut.Store(false)
+		r.close()
+	})
+}
+
+// A server gave a run to another worker, because the first one had been silent for too long. Then
+// the server died. The first worker comes back to the next server before the other one. The run
+// continues on the other one, which got it later.
+func TestReunionWithTwoHolders(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newServers(t)
+		first := r.serve()
+		silent, w := newFar(t, "silent", 24*time.Hour), newFar(t, "w", time.Minute)
+		silent.connect(first.Engine)
+		time.Sleep(time.Second)
+		r.startKeys(first, "a")
+		time.Sleep(time.Second)
+		w.connect(first.Engine)
+		time.Sleep(time.Second)
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		_ = silent.line.session.Leave(over) // as a server does after the grace period
+		time.Sleep(time.Second)
+
+		first.cut.Store(true)
+		next := r.serve()
+		r.ownAll(next)
+		silent.connect(next.Engine)
+		time.Sleep(time.Second)
+		w.connect(next.Engine)
+		back := time.Now()
+		r.finish(next, "a")
+		if d := time.Since(back); d > 2*time.Minute {
+			t.Errorf("the execution ended after %s: the worker that got it earlier has it", d)
 		}
 		first.cut.Store(false)
 		r.close()

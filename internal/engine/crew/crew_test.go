@@ -177,7 +177,7 @@ func TestSilence(t *testing.T) {
 
 // activation returns a hand-over of a run.
 func activation(run model.RunID, generation uint64) *model.Activation {
-	return &model.Activation{Start: &model.Start{Run: run, Address: model.Address{Tenant: "default", Type: "order", Key: "1"}}, Generation: generation}
+	return &model.Activation{Start: &model.Start{Run: run, Address: model.Address{Tenant: "default", Type: "order", Key: "1"}}, Generation: generation, Now: 55}
 }
 
 // events returns events of a run.
@@ -227,7 +227,7 @@ func TestOwnerDiesWithATurn(t *testing.T) {
 		next.mu.Lock()
 		held := next.held
 		next.mu.Unlock()
-		if len(held) == 0 || held[0].Run != run {
+		if len(held) == 0 || held[0].Run != run || held[0].Given != 55 {
 			t.Errorf("the next owner knows of %v", held)
 		}
 
