@@ -256,4 +256,18 @@ var outliving = []mutant{
 		new:   "Run: run}",
 		tests: [][]string{{"./internal/engine/crew", "-run", "TestOwnerDiesWithATurn$"}},
 	},
+	{
+		name:  "a node that has lost its lease does not ask where its runs are",
+		file:  "internal/engine/incarnation.go",
+		old:   "		inc.eng.foreign[s] = orphaned\n",
+		new:   "		if !inc.eng.lives[last] {\n			inc.eng.foreign[s] = orphaned\n		}\n",
+		tests: [][]string{engineTest("TestOwnerOfRunningBodiesLosesItsLease$")},
+	},
+	{
+		name:  "a node that is asked what its workers hold does not look which owners are gone",
+		file:  "internal/engine/crew/host.go",
+		old:   "		if !h.noticeGone(ctx) {\n",
+		new:   "		if ctx.Err() != nil {\n",
+		tests: [][]string{{"./internal/engine/crew", "-run", "TestOwnerDiesWithATurn$"}, engineTest("TestOwnerOfRunningBodiesLosesItsLease$")},
+	},
 }

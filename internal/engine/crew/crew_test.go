@@ -220,10 +220,12 @@ func TestOwnerDiesWithATurn(t *testing.T) {
 
 		dead := at.only()
 		die()
-		h.SetMembers(view(host, second))
-		until(t, "the worker keeps the run", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.lost) == 1 })
 		o.add(t, second, &next, func() []Hands { return nil })
 		Ask(t.Context(), desk{&o, second}, []model.NodeID{host})
+		h.SetMembers(view(host, second)) // the host has not known until it was asked
+		if len(worker.lost) != 1 {
+			t.Errorf("the worker has lost %v", worker.lost)
+		}
 		next.mu.Lock()
 		held := next.held
 		next.mu.Unlock()
