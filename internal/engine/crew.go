@@ -32,7 +32,7 @@ func (t *lent) slots() crew.SharedSlots {
 func (inc *incarnation) newCrew() {
 	line, log := peer.Crew{Post: inc.peers}, inc.eng.cfg.Log
 	inc.crewOwner = crew.NewOwnerSide(line, crewEngine{inc}, log)
-	inc.crewHost = crew.NewHostSide(inc.self.ID, line, inc.eng.lendable, log)
+	inc.crewHost = crew.NewHostSide(crew.HostConfig{Line: line, Self: inc.self.ID, Log: log, Workers: inc.eng.lendable, Members: inc.eng.cfg.Store.Members})
 }
 
 func (inc *incarnation) crewHandler() crew.Dispatcher {

@@ -189,10 +189,10 @@ type Engine struct {
 	ready   chan struct{} // closed when the first incarnation serves
 	isReady sync.Once
 	lives   map[model.NodeID]bool // the incarnations of this process; only Run uses it
-	// foreign has the shards that this process has tried to acquire from another process and has
-	// not served since. The value is true if the other process did not give up the shard. An entry
-	// stays after the attempt has failed, because an attempt without an answer may have succeeded.
-	// Only Run uses it.
+	// foreign has the shards that this process has tried to acquire from another process, or from
+	// an earlier incarnation of its own, and has not served since. The value is true if another
+	// process did not give up the shard. An entry stays after the attempt has failed, because an
+	// attempt without an answer may have succeeded. Only Run uses it.
 	foreign map[model.ShardID]bool
 	former  former // only Run uses it
 	// drained says that an operator has drained this node. Its next incarnation starts drained.

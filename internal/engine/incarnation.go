@@ -447,27 +447,33 @@ func (inc *incarnation) lastOwner(s model.ShardID) model.NodeID {
 	return inc.owners[i].Node
 }
 
-// noteForeign remembers which of the shards another process served last, and whether that process
-// has given them up. It must run before this node acquires the shards. If the answer to the
-// acquisition is lost or late, the next view already names this node as their owner.
+// noteForeign remembers which of the shards another incarnation served last, and whether that
+// incarnation was another process that has not given them up. It must run before this node acquires
+// the shards. If the answer to the acquisition is lost or late, the next view already names this
+// node as their owner.
 func (inc *incarnation) noteForeign(shards []model.ShardID) {
 	for _, s := range shards {
-		if last := inc.lastOwner(s); !inc.eng.lives[last] {
-			inc.eng.foreign[s] = !last.IsZero()
+		last, orphaned := inc.lastOwner(s), inc.eng.foreign[s]
+		if last == inc.self.ID {
+			continue
 		}
+		if !inc.eng.lives[last] {
+			orphaned = !last.IsZero()
+		}
+		inc.eng.foreign[s] = orphaned
 	}
 }
 
-// takeForeign reports whether another process served an acquired shard last, and whether that
-// process did not give up the shard. It then notes that this process serves the shard.
+// takeForeign reports whether another incarnation served an acquired shard last, and whether that
+// incarnation was another process that did not give up the shard. It then notes that this
+// incarnation serves the shard.
+//
+// An earlier incarnation of this process counts as another one. It may have ended before the
+// workers of its predecessor had come back. Its own runs may be on workers of other nodes, which
+// keep what they execute when the owner is lost.
 func (inc *incarnation) takeForeign(s model.ShardID) (foreign, orphaned bool) {
 	orphaned, foreign = inc.eng.foreign[s]
 	delete(inc.eng.foreign, s)
-	if !foreign {
-		last := inc.lastOwner(s)
-		foreign = !inc.eng.lives[last]
-		orphaned = foreign && !last.IsZero()
-	}
 	return foreign, orphaned
 }
 

@@ -95,7 +95,7 @@ func TestForeignShardsAfterALostAnswer(t *testing.T) {
 	other, self := model.NodeID{1}, model.NodeID{2}
 	eng := New(Config{Store: memory.New(memory.Options{})})
 	eng.lives[self] = true
-	inc := &incarnation{eng: eng}
+	inc := &incarnation{eng: eng, self: store.NodeInfo{ID: self}}
 	ownedBy := func(n model.NodeID) { inc.owners = []store.ShardOwner{{Shard: 3, Node: n}} }
 
 	ownedBy(other)
@@ -109,6 +109,7 @@ func TestForeignShardsAfterALostAnswer(t *testing.T) {
 	}
 
 	ownedBy(other)
+	inc.noteForeign([]model.ShardID{3})
 	if foreign, orphaned := inc.takeForeign(3); !foreign || !orphaned {
 		t.Error("a shard that another process has served is not foreign, or no orphan")
 	}
@@ -119,5 +120,22 @@ func TestForeignShardsAfterALostAnswer(t *testing.T) {
 	inc.noteForeign([]model.ShardID{3})
 	if foreign, orphaned := inc.takeForeign(3); !foreign || orphaned {
 		t.Errorf("a shard that its owner has given up: foreign %v, orphaned %v", foreign, orphaned)
+	}
+
+	// The last owner was an earlier incarnation of this process. The process is alive, so the shard
+	// is no orphan, unless that incarnation has never served it.
+	for _, orphan := range []bool{false, true} {
+		if orphan {
+			ownedBy(other)
+			inc.noteForeign([]model.ShardID{3})
+		}
+		eng.lives[model.NodeID{4}] = true
+		ownedBy(model.NodeID{4})
+		inc.noteForeign([]model.ShardID{3})
+		ownedBy(self)
+		inc.noteForeign([]model.ShardID{3})
+		if foreign, orphaned := inc.takeForeign(3); !foreign || orphaned != orphan {
+			t.Errorf("a shard of an earlier incarnation: foreign %v, orphaned %v, want %v", foreign, orphaned, orphan)
+		}
 	}
 }

@@ -66,6 +66,7 @@ type far struct {
 type farRun struct {
 	address    model.Address
 	generation uint64
+	given      model.Time
 	ends       time.Time
 }
 
@@ -91,7 +92,7 @@ func (f *far) connect(e *engine.Engine) {
 	}
 	f.named = append([]string{offer.Remote.Name}, f.named...)
 	for run, r := range f.open {
-		offer.Held = append(offer.Held, model.HeldRun{Address: r.address, Run: run})
+		offer.Held = append(offer.Held, model.HeldRun{Address: r.address, Run: run, Given: r.given})
 	}
 	f.line = &line{far: f, name: offer.Remote.Name}
 	f.line.session = e.Join(f.line, offer)
@@ -113,7 +114,7 @@ func (l *line) Activate(a *model.Activation) {
 			l.begun[key] = time.Now()
 		}
 	}
-	r.generation = a.Generation
+	r.generation, r.given = a.Generation, a.Now
 	time.AfterFunc(time.Until(r.ends), func() { l.end(run, a.Generation) })
 }
 

@@ -71,6 +71,9 @@ type RemoteMember struct {
 type HeldRun struct {
 	Address Address
 	Run     RunID
+	// Given is when the owner handed the run over to the worker, by the clock of the owner
+	// (Activation.Now). It is zero if the worker does not say.
+	Given Time
 }
 
 // TaskWorker executes tasks. The engine calls it, directly or through a server between the engine

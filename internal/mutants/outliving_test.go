@@ -73,8 +73,8 @@ var stale = []mutant{
 	{
 		name:  "a node whose acquisition got no answer pardons the calls of a dead owner",
 		file:  "internal/engine/incarnation.go",
-		old:   "inc.eng.foreign[s] = !last.IsZero()",
-		new:   "inc.eng.foreign[s] = false",
+		old:   "orphaned = !last.IsZero()",
+		new:   "orphaned = false",
 		tests: [][]string{{"./internal/engine", "-run", "TestForeignShardsAfterALostAnswer$"}},
 	},
 	{
@@ -112,8 +112,8 @@ var outliving = []mutant{
 	{
 		name:  "another worker gets a run than the one that holds it",
 		file:  "internal/engine/lane/reunion.go",
-		old:   "	case held && l.workers.canServe(id, e.kind(), e.x.Pin) && !l.workers.isRefused(id, e, e.x.Pin):\n",
-		new:   "	case held && id < 0:\n",
+		old:   "	case held && l.workers.canServe(h.id, e.kind(), e.x.Pin) && !l.workers.isRefused(h.id, e, e.x.Pin):\n",
+		new:   "	case held && h.id < 0:\n",
 		tests: [][]string{outlives},
 	},
 	{
@@ -168,8 +168,8 @@ var outliving = []mutant{
 	{
 		name:  "the lane forgets who holds a run before it gives the run out",
 		file:  "internal/engine/lane/reunion.go",
-		old:   "	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]\n",
-		new:   "	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]\n	delete(l.reunion.holders, model.HeldRun{Address: e.address, Run: e.run()})\n",
+		old:   "	h, held := l.reunion.holders[holdable{e.address, e.run()}]\n",
+		new:   "	h, held := l.reunion.holders[holdable{e.address, e.run()}]\n	delete(l.reunion.holders, holdable{e.address, e.run()})\n",
 		tests: [][]string{laneTest("TestReunionKeepsRunsForTheirWorker$")},
 	},
 	{
@@ -248,5 +248,61 @@ var outliving = []mutant{
 		old:   " && !a.awaits && ",
 		new:   " && ",
 		tests: [][]string{engineTest("TestReunionOfAShardThatMovesOn$")},
+	},
+	{
+		name:  "a server that has lost its lease does not wait again for the workers of another server",
+		file:  "internal/engine/incarnation.go",
+		old:   "		if last == inc.self.ID {\n			continue\n		}\n",
+		new:   "		if inc.eng.lives[last] {\n			continue\n		}\n",
+		tests: [][]string{engineTest("TestReunionOfAServerThatLosesItsLease$")},
+	},
+	{
+		name:  "a run stays with the worker that held it first",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "	l.takeBack(now, e, \"another worker got the run later\")\n",
+		new:   "",
+		tests: [][]string{laneTest("TestReunionPrefersTheLastHolder$"), engineTest("TestReunionWithTwoHolders$")},
+	},
+	{
+		name:  "a run that is being read goes to the worker that has come back last",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "		if l.reunion.holders[what].given > h.Given {\n			continue\n		}\n",
+		new:   "",
+		tests: [][]string{laneTest("TestReunionPrefersTheLastHolder$")},
+	},
+	{
+		name:  "a worker of an earlier owner takes a run that the lane has given out",
+		file:  "internal/engine/lane/reunion.go",
+		old:   "	if !returned || by.given <= given",
+		new:   "	if !returned && by.id < 0 || by.given <= given",
+		tests: [][]string{laneTest("TestReunionPrefersTheLastHolder$")},
+	},
+	{
+		name:  "a worker does not say when it got a run",
+		file:  "internal/remote/role_workflows.go",
+		old:   "Run: run, Given: l.given}",
+		new:   "Run: run}",
+		tests: [][]string{{"./internal/remote", "-run", "TestRunsAreNamedUntilTheirHistoryIsWhole$"}},
+	},
+	{
+		name:  "a node does not say when its worker got a run",
+		file:  "internal/engine/crew/hands.go",
+		old:   "Run: run, Given: l.given}",
+		new:   "Run: run}",
+		tests: [][]string{{"./internal/engine/crew", "-run", "TestOwnerDiesWithATurn$"}},
+	},
+	{
+		name:  "a node that has lost its lease does not ask where its runs are",
+		file:  "internal/engine/incarnation.go",
+		old:   "		inc.eng.foreign[s] = orphaned\n",
+		new:   "		if !inc.eng.lives[last] {\n			inc.eng.foreign[s] = orphaned\n		}\n",
+		tests: [][]string{engineTest("TestOwnerOfRunningBodiesLosesItsLease$")},
+	},
+	{
+		name:  "a node that is asked what its workers hold does not look which owners are gone",
+		file:  "internal/engine/crew/host.go",
+		old:   "		if !h.noticeGone(ctx) {\n",
+		new:   "		if ctx.Err() != nil {\n",
+		tests: [][]string{{"./internal/engine/crew", "-run", "TestOwnerDiesWithATurn$"}, engineTest("TestOwnerOfRunningBodiesLosesItsLease$")},
 	},
 }

@@ -19,18 +19,29 @@ type survivor struct {
 	activated, lost int
 }
 
-func (s *survivor) Activate(*model.Activation)     { s.activated++ }
-func (s *survivor) Lose(model.RunID, uint64)       { s.lost++ }
-func (s *survivor) of(r *workflowRole) (named int) { return len(r.lost(nil).GetHeldRuns()) }
+func (s *survivor) Activate(*model.Activation) { s.activated++ }
+func (s *survivor) Lose(model.RunID, uint64)   { s.lost++ }
+func (s *survivor) of(r *workflowRole) (named int) {
+	held := r.lost(nil).GetHeldRuns()
+	for _, h := range held {
+		if h.GetGiven() != given {
+			return -1
+		}
+	}
+	return len(held)
+}
 
-// After it has lost its server, a worker names its runs to the next server. It repeats that until
-// it has received the whole history of a run again, because a server may die while it sends a long
-// history.
+// given is when the server hands over a run.
+const given = 77
+
+// After it has lost its server, a worker names its runs to the next server, and says when it got
+// them. It repeats that until it has received the whole history of a run again, because a server
+// may die while it sends a long history.
 func TestRunsAreNamedUntilTheirHistoryIsWhole(t *testing.T) {
 	t.Parallel()
 	worker := &survivor{}
 	r := newWorkflowRole(newMembership(&Work{tenant: "default"}, &pb.Join{}), worker)
-	a := model.Activation{Start: &model.Start{Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}}, Generation: 3}
+	a := model.Activation{Start: &model.Start{Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}}, Generation: 3, Now: given}
 	activate := func(more bool) {
 		t.Helper()
 		m := wire.Activation(&a)

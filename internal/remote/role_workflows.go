@@ -43,11 +43,13 @@ type workflowRole struct {
 type holding struct {
 	local, server uint64
 	address       model.Address
+	given         model.Time // when the server handed it over, by its clock
 }
 
 // leftRun is a run that the server has lost.
 type leftRun struct {
 	address model.Address
+	given   model.Time
 	since   time.Time
 }
 
@@ -90,12 +92,12 @@ func (r *workflowRole) lost([]*pb.WorkerItem) *pb.Join {
 	for run, h := range held {
 		// The worker has never seen a run that is still loading.
 		if loading[run] == nil && survivor != nil {
-			r.left[run] = leftRun{h.address, now}
+			r.left[run] = leftRun{h.address, h.given, now}
 		}
 	}
 	join := &pb.Join{HeldRuns: make([]*pb.HeldRun, 0, len(r.left))}
 	for run, l := range r.left {
-		join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: l.address, Run: run}))
+		join.HeldRuns = append(join.HeldRuns, wire.HeldRun(model.HeldRun{Address: l.address, Run: run, Given: l.given}))
 	}
 	r.mu.Unlock()
 
@@ -141,7 +143,7 @@ func (r *workflowRole) activate(m *pb.Activation) error {
 
 	r.mu.Lock()
 	r.last++
-	r.held[a.Start.Run] = holding{r.last, a.Generation, a.Start.Address}
+	r.held[a.Start.Run] = holding{r.last, a.Generation, a.Start.Address, a.Now}
 	a.Generation = r.last
 	delete(r.loading, a.Start.Run)
 	if m.GetMore() {
@@ -249,7 +251,7 @@ func (r *workflowRole) keep(run model.RunID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h, ok := r.held[run]; ok && r.loading[run] == nil {
-		r.left[run] = leftRun{h.address, time.Now()}
+		r.left[run] = leftRun{h.address, h.given, time.Now()}
 	}
 }
 

@@ -208,7 +208,8 @@ type AcquiredShard struct {
 	// Tokens is the token mark of the shard, see TokenMark. No earlier owner has given out a higher
 	// fencing token.
 	Tokens int64
-	// Foreign says that another process owned the shard last. The engine sets it.
+	// Foreign says that another process owned the shard last, or an earlier incarnation of this
+	// process. The engine sets it.
 	Foreign bool
 	// Handed says that the engine need not wait for workers that still hold runs or claims of the
 	// last owner. Either the owner is alive and has handed the shard over, or its workers have

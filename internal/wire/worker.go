@@ -40,7 +40,7 @@ func ReadWorkflowJoin(tenant string, j *pb.Join) (model.Offer, error) {
 		if err != nil {
 			return o, err
 		}
-		o.Held = append(o.Held, model.HeldRun{Address: ReadAddress(tenant, h.GetAddress()), Run: run})
+		o.Held = append(o.Held, model.HeldRun{Address: ReadAddress(tenant, h.GetAddress()), Run: run, Given: model.Time(h.GetGiven())})
 	}
 	return o, nil
 }
@@ -48,7 +48,7 @@ func ReadWorkflowJoin(tenant string, j *pb.Join) (model.Offer, error) {
 // HeldRun builds the message for a run that a worker holds from a session that the server has
 // lost.
 func HeldRun(h model.HeldRun) *pb.HeldRun {
-	return &pb.HeldRun{Address: Address(h.Address), Run: Run(h.Run)}
+	return &pb.HeldRun{Address: Address(h.Address), Run: Run(h.Run), Given: int64(h.Given)}
 }
 
 // HeldClaim builds the message for a claim that a worker holds from a session that the server

@@ -1333,9 +1333,12 @@ func (x *Join) GetInterruptible() bool {
 
 // HeldRun is a run whose steps a worker may still be running.
 type HeldRun struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Address       *Address               `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	Run           []byte                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address *Address               `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Run     []byte                 `protobuf:"bytes,2,opt,name=run,proto3" json:"run,omitempty"`
+	// When the server handed the run over to the worker: Activation.now. If several workers say that
+	// they hold the run, the last one gets it. Zero from workers that do not say it.
+	Given         int64 `protobuf:"varint,3,opt,name=given,proto3" json:"given,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1382,6 +1385,13 @@ func (x *HeldRun) GetRun() []byte {
 		return x.Run
 	}
 	return nil
+}
+
+func (x *HeldRun) GetGiven() int64 {
+	if x != nil {
+		return x.Given
+	}
+	return 0
 }
 
 // HeldClaim is a claim that a worker executes, or has reported without an answer.
@@ -4654,10 +4664,11 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"heldClaims\x128\n" +
 	"\rheld_entities\x18\r \x03(\v2\x13.perdure.v1.AddressR\fheldEntities\x12\x18\n" +
 	"\aanswers\x18\x0e \x01(\bR\aanswers\x12$\n" +
-	"\rinterruptible\x18\x0f \x01(\bR\rinterruptible\"J\n" +
+	"\rinterruptible\x18\x0f \x01(\bR\rinterruptible\"`\n" +
 	"\aHeldRun\x12-\n" +
 	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12\x10\n" +
-	"\x03run\x18\x02 \x01(\fR\x03run\"H\n" +
+	"\x03run\x18\x02 \x01(\fR\x03run\x12\x14\n" +
+	"\x05given\x18\x03 \x01(\x03R\x05given\"H\n" +
 	"\tHeldClaim\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.perdure.v1.TaskRefR\x03ref\x12\x14\n" +
 	"\x05claim\x18\x02 \x01(\x03R\x05claim\"\xae\x02\n" +

@@ -177,7 +177,7 @@ func TestSilence(t *testing.T) {
 
 // activation returns a hand-over of a run.
 func activation(run model.RunID, generation uint64) *model.Activation {
-	return &model.Activation{Start: &model.Start{Run: run, Address: model.Address{Tenant: "default", Type: "order", Key: "1"}}, Generation: generation}
+	return &model.Activation{Start: &model.Start{Run: run, Address: model.Address{Tenant: "default", Type: "order", Key: "1"}}, Generation: generation, Now: 55}
 }
 
 // events returns events of a run.
@@ -220,14 +220,16 @@ func TestOwnerDiesWithATurn(t *testing.T) {
 
 		dead := at.only()
 		die()
-		h.SetMembers(view(host, second))
-		until(t, "the worker keeps the run", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.lost) == 1 })
 		o.add(t, second, &next, func() []Hands { return nil })
 		Ask(t.Context(), desk{&o, second}, []model.NodeID{host})
+		h.SetMembers(view(host, second)) // the host has not known until it was asked
+		if len(worker.lost) != 1 {
+			t.Errorf("the worker has lost %v", worker.lost)
+		}
 		next.mu.Lock()
 		held := next.held
 		next.mu.Unlock()
-		if len(held) == 0 || held[0].Run != run {
+		if len(held) == 0 || held[0].Run != run || held[0].Given != 55 {
 			t.Errorf("the next owner knows of %v", held)
 		}
 

@@ -44,7 +44,7 @@ func FuzzFrame(f *testing.F) {
 		c.take = c.receive
 		_ = c.open(ctx, &got) // an error ends the session
 
-		h := NewHostSide(nodeID(1), nil, func() []Hands { return nil }, log)
+		h := NewHostSide(HostConfig{Self: nodeID(1), Log: log, Workers: func() []Hands { return nil }})
 		d := &deal{exchange: newExchange(nil, nodeID(2), session, bySender), host: h, outlets: map[uint64]*outlet{}}
 		d.take = d.receive
 		hands := (&hand{}).hands()

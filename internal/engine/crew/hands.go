@@ -86,12 +86,14 @@ type lentRun struct {
 	by         *outlet
 	address    model.Address
 	run        model.RunID
-	generation uint64 // the generation that the owner knows
+	generation uint64     // the generation that the owner knows
+	given      model.Time // when the owner handed it over, by its clock
 }
 
 // leftRun is a run of an owner that is gone.
 type leftRun struct {
 	address model.Address
+	given   model.Time
 	since   time.Time
 }
 
@@ -110,7 +112,7 @@ func NewWorkflowHands(w RunWorker, o model.Offer, cfg HandsConfig) *WorkflowHand
 		runs: map[uint64]*lentRun{}, now: map[model.RunID]uint64{}, left: map[model.RunID]leftRun{}, asked: map[uint64]*lentRun{},
 	}
 	for _, r := range o.Held { // the next owner may be another node
-		h.left[r.Run] = leftRun{r.Address, time.Now()}
+		h.left[r.Run] = leftRun{r.Address, r.Given, time.Now()}
 	}
 	return h
 }
@@ -169,7 +171,7 @@ func (h *WorkflowHands) Left() []model.HeldRun {
 	maps.DeleteFunc(h.left, func(_ model.RunID, l leftRun) bool { return time.Since(l.since) > keepFor })
 	all := make([]model.HeldRun, 0, len(h.left))
 	for run, l := range h.left {
-		all = append(all, model.HeldRun{Address: l.address, Run: run})
+		all = append(all, model.HeldRun{Address: l.address, Run: run, Given: l.given})
 	}
 	return all
 }
@@ -234,7 +236,7 @@ func (h *WorkflowHands) activate(o *outlet, a *model.Activation) {
 	h.mu.Lock()
 	h.last++
 	generation := h.last | lent
-	h.runs[generation] = &lentRun{by: o, address: a.Start.Address, run: run, generation: a.Generation}
+	h.runs[generation] = &lentRun{by: o, address: a.Start.Address, run: run, generation: a.Generation, given: a.Now}
 	h.now[run] = generation
 	delete(h.left, run)
 	h.mu.Unlock()
@@ -288,7 +290,7 @@ func (h *WorkflowHands) keep(run model.RunID, generation uint64) {
 	survivor, ok := h.worker.(Survivor)
 	h.mu.Lock()
 	if r := h.runs[generation]; r != nil && ok {
-		h.left[run] = leftRun{r.address, time.Now()}
+		h.left[run] = leftRun{r.address, r.given, time.Now()}
 	}
 	h.mu.Unlock()
 	h.forget(run, generation)

@@ -20,11 +20,7 @@ const mostAlike = 64
 
 // HostSide is the side of a node that has workers: it lets them join owners that lack their code.
 type HostSide struct {
-	line Carrier
-	self model.NodeID
-	log  *slog.Logger
-	// workers returns the workers of this process.
-	workers func() []Hands
+	HostConfig
 
 	mu      sync.Mutex
 	ctx     context.Context //nolint:containedctx // of the incarnation; nil before Run
@@ -32,6 +28,17 @@ type HostSide struct {
 	owners  map[model.NodeID]*codeOf // the live nodes that own shards, or may own some
 	deals   map[model.NodeID]*deal
 	running sync.WaitGroup
+}
+
+// HostConfig has what a HostSide needs from its engine.
+type HostConfig struct {
+	Line Carrier
+	Self model.NodeID
+	Log  *slog.Logger
+	// Workers returns the workers of this process.
+	Workers func() []Hands
+	// Members reads the live nodes from the store.
+	Members func(ctx context.Context) (store.View, error)
 }
 
 // codeOf is the code that a node has.
@@ -80,6 +87,7 @@ type deal struct {
 	*exchange
 
 	host *HostSide
+	left chan struct{} // closed when the session has ended and the workers have lost its runs
 
 	// A goroutine that also needs the lock of the host takes the lock of the host first.
 	mu      sync.Mutex
@@ -105,8 +113,8 @@ type outlet struct {
 }
 
 // NewHostSide returns the side of a host; Run operates it.
-func NewHostSide(self model.NodeID, line Carrier, workers func() []Hands, log *slog.Logger) *HostSide {
-	return &HostSide{line: line, self: self, workers: workers, log: log, owners: map[model.NodeID]*codeOf{}, deals: map[model.NodeID]*deal{}}
+func NewHostSide(cfg HostConfig) *HostSide {
+	return &HostSide{HostConfig: cfg, owners: map[model.NodeID]*codeOf{}, deals: map[model.NodeID]*deal{}}
 }
 
 // Run serves until ctx ends. Then it ends all sessions, and waits until they have ended.
@@ -129,17 +137,22 @@ func (h *HostSide) SetMembers(v *store.View) {
 	clear(h.owners)
 	for i := range v.Members {
 		// A node that offers nothing at all has just started, or owns nothing.
-		if m := &v.Members[i]; m.ID != h.self && m.Expires >= v.Now && len(m.Serves) > 0 {
+		if m := &v.Members[i]; m.ID != h.Self && m.Expires >= v.Now && len(m.Serves) > 0 {
 			h.owners[m.ID] = &codeOf{m.Serves}
 		}
 	}
+	h.endGone(v)
+	h.mu.Unlock()
+	h.Sync()
+}
+
+// endGone ends the sessions with owners that are gone. The caller holds the lock.
+func (h *HostSide) endGone(v *store.View) {
 	for node, d := range h.deals {
 		if !slices.ContainsFunc(v.Members, func(m store.Member) bool { return m.ID == node && m.Expires >= v.Now }) {
 			d.end(errGone)
 		}
 	}
-	h.mu.Unlock()
-	h.Sync()
 }
 
 // LoseNode handles the loss of the connection to a node. Frames may be lost with the connection.
@@ -166,7 +179,7 @@ func (h *HostSide) sync() (gone []*outlet) {
 	if h.ctx == nil || h.closed {
 		return nil
 	}
-	all := h.workers()
+	all := h.Workers()
 	for node, s := range h.owners {
 		h.offer(node, s, all, nil)
 		if d := h.deals[node]; d != nil {
@@ -213,7 +226,7 @@ func (h *HostSide) offer(node model.NodeID, s *codeOf, all []Hands, held map[Han
 
 // begin starts a session with an owner. The caller holds the lock.
 func (h *HostSide) begin(node model.NodeID) *deal {
-	d := &deal{exchange: newExchange(h.line, node, model.RunID(uuid.Must(uuid.NewV7())), bySender), host: h, outlets: map[uint64]*outlet{}}
+	d := &deal{exchange: newExchange(h.Line, node, model.RunID(uuid.Must(uuid.NewV7())), bySender), host: h, outlets: map[uint64]*outlet{}, left: make(chan struct{})}
 	d.take, d.ended, d.beats = d.receive, d.close, true
 	h.deals[node] = d
 	ctx := h.ctx
@@ -259,7 +272,7 @@ func (d *deal) join(w Hands, names []string) {
 // still lives, the workers join it again in a new session.
 func (d *deal) close(why error) {
 	h := d.host
-	h.log.Info("the workers of this node no longer work for another node", "node", d.to.String(), "reason", why.Error())
+	h.Log.Info("the workers of this node no longer work for another node", "node", d.to.String(), "reason", why.Error())
 	d.mu.Lock()
 	all := d.outlets
 	d.outlets = map[uint64]*outlet{}
@@ -268,6 +281,7 @@ func (d *deal) close(why error) {
 		o.end()
 		o.hands.loseOwner(o)
 	}
+	close(d.left)
 
 	h.mu.Lock()
 	if h.deals[d.to] == d {
@@ -453,37 +467,74 @@ func (h *HostSide) hearQuestion(from model.NodeID, answer func([]byte)) {
 	if h.ctx == nil || h.closed {
 		return
 	}
-	all := h.workers()
+	ctx := h.ctx
+	h.running.Go(func() {
+		if !h.noticeGone(ctx) {
+			return // the node asks again
+		}
+		ctx, cancel := context.WithTimeout(ctx, grace)
+		defer cancel()
+		if d := h.nameHeld(from); d != nil {
+			d.rest(ctx)
+		}
+		answer([]byte{taken})
+	})
+}
+
+// noticeGone makes the workers lose the runs and entities of owners that are gone. This node reads
+// the members with each renewal of its lease, and another node may have read them since.
+func (h *HostSide) noticeGone(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	v, err := h.Members(ctx)
+	if err != nil {
+		return false
+	}
+	h.mu.Lock()
+	h.endGone(&v)
+	var over []*deal
+	for _, d := range h.deals {
+		if d.isOver() {
+			over = append(over, d)
+		}
+	}
+	h.mu.Unlock()
+
+	for _, d := range over {
+		select {
+		case <-d.left:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// nameHeld tells an owner which runs and entities of lost owners the workers here hold. It returns
+// the session with the owner, or nil if there is nothing to tell.
+func (h *HostSide) nameHeld(to model.NodeID) *deal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := h.Workers()
 	held := map[Hands]bool{}
 	for _, w := range all {
 		if _, ok := w.held(); ok {
 			held[w] = true
 		}
 	}
-	if len(held) == 0 {
-		answer([]byte{taken})
-		return
+	if len(held) == 0 || h.closed {
+		return nil
 	}
 
-	s := h.owners[from]
+	s := h.owners[to]
 	if s == nil {
 		s = &codeOf{}
 	}
-	if d := h.deals[from]; d != nil {
+	if d := h.deals[to]; d != nil {
 		d.tellHeld(held)
 	}
-	h.offer(from, s, all, held)
-	d, ctx := h.deals[from], h.ctx
-	if d == nil {
-		answer([]byte{taken})
-		return
-	}
-	h.running.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, grace)
-		defer cancel()
-		d.rest(ctx)
-		answer([]byte{taken})
-	})
+	h.offer(to, s, all, held)
+	return h.deals[to]
 }
 
 // tellHeld tells the owner which runs and entities of lost owners the workers hold. It covers only

@@ -3,6 +3,7 @@ package crew
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -74,11 +75,18 @@ func (o *office) asked() int {
 	return len(o.kept)
 }
 
+// members returns the nodes that have not ended.
+func (o *office) members(context.Context) (store.View, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return *view(slices.Collect(maps.Keys(o.nodes))...), nil
+}
+
 // add adds a node that is both a host and an owner. The returned function ends the node.
 func (o *office) add(t *testing.T, id model.NodeID, work Workplace, workers func() []Hands) (h *HostSide, end func()) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	d := Dispatcher{Owner: NewOwnerSide(desk{o, id}, work, log), Host: NewHostSide(id, desk{o, id}, workers, log), Log: log}
+	d := Dispatcher{Owner: NewOwnerSide(desk{o, id}, work, log), Host: NewHostSide(HostConfig{Self: id, Line: desk{o, id}, Log: log, Workers: workers, Members: o.members}), Log: log}
 	o.mu.Lock()
 	if o.nodes == nil {
 		o.nodes = map[model.NodeID]Dispatcher{}

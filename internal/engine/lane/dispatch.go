@@ -198,7 +198,7 @@ func (l *Lane) activate(now model.Time, e *entry, s seat, events []model.Event) 
 	e.reading.endHistory()
 	l.runs[e.run()] = e
 	e.ours, e.claimed = e.run(), false
-	delete(l.reunion.holders, model.HeldRun{Address: e.address, Run: e.run()})
+	l.noteReturn(e, s.worker)
 	e.wait.reasons = l.inTurn
 	l.room.weigh(e)
 	l.out.Calls = append(l.out.Calls, Call{

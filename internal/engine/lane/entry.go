@@ -163,7 +163,7 @@ type shard struct {
 	listed bool // the lane has listed its runnable runs
 	// the lane has listed its entities with calls
 	mailListed bool
-	foreign    bool // another process owned it last
+	foreign    bool // another incarnation owned it last
 	handed     bool // see store.AcquiredShard
 
 	// The store refused a batch that frees the shard. The next batch that frees the shard does

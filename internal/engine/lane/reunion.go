@@ -34,13 +34,39 @@ type reunion struct {
 	waiting map[model.Address]model.RunID
 	// holders has the workers that hold a run or an entity which the lane has not handed over
 	// since. Some of these entries stay after the reunion, until the worker leaves: see endReunion.
-	holders map[model.HeldRun]WorkerID
+	holders map[holdable]holder
+	// returned has the runs that the lane has handed over to a worker because the worker held them,
+	// with the time at which the last owner had given them to this worker.
+	returned map[holdable]model.Time
 	// early has the addresses whose runs and entities the lane hands over later, because it has not
 	// read yet whether the last owner left them.
 	early map[model.Address]bool
 	// ours has the open runs that have left memory, and that this lane itself had started or handed
 	// over. No worker of the last owner holds them.
-	ours map[model.HeldRun]bool
+	ours map[holdable]bool
+}
+
+// holdable is a run or, with a zero run, an entity.
+type holdable struct {
+	address model.Address
+	run     model.RunID
+}
+
+// holder is a worker that says that it holds a run or an entity. given says when the last owner had
+// handed it over to the worker.
+//
+// Several workers may say that they hold the same run: an owner gives a run to another worker if
+// the first one has been silent for too long, and the first one does not know that. The worker with
+// the latest hand-over may be running the next steps, so only this worker may continue the run. The
+// order of the hand-overs is that of their times. Owners follow the clock of the store, and between
+// two hand-overs of a run to different workers an owner has waited for the end of a session or of a
+// lease, which takes much longer than the clocks of two owners differ. Only a jump of the store's
+// clock can reverse the order, and then the wrong worker gets the run. The generations do not show
+// the order: an owner counts them from the epoch of its registration, and a shard may move to an
+// owner that registered earlier.
+type holder struct {
+	id    WorkerID
+	given model.Time
 }
 
 // maxOurs bounds the size of reunion.ours. If there are more such runs, the lane reserves the rest
@@ -49,8 +75,8 @@ const maxOurs = 100_000
 
 func newReunion() reunion {
 	return reunion{
-		waiting: map[model.Address]model.RunID{}, holders: map[model.HeldRun]WorkerID{}, early: map[model.Address]bool{},
-		ours: map[model.HeldRun]bool{},
+		waiting: map[model.Address]model.RunID{}, holders: map[holdable]holder{}, early: map[model.Address]bool{},
+		returned: map[holdable]model.Time{}, ours: map[holdable]bool{},
 	}
 }
 
@@ -104,11 +130,7 @@ func (r *reunion) awaits(a model.Address) bool {
 
 // leave forgets what a worker said that it holds.
 func (r *reunion) leave(id WorkerID) {
-	for h, w := range r.holders {
-		if w == id {
-			delete(r.holders, h)
-		}
-	}
+	maps.DeleteFunc(r.holders, func(_ holdable, h holder) bool { return h.id == id })
 }
 
 // dropShard forgets the addresses of a shard that has another owner now.
@@ -116,25 +138,26 @@ func (r *reunion) dropShard(s model.ShardID, layout model.Layout) {
 	elsewhere := func(a model.Address) bool { return layout.Shard(a) == s }
 	maps.DeleteFunc(r.waiting, func(a model.Address, _ model.RunID) bool { return elsewhere(a) })
 	maps.DeleteFunc(r.early, func(a model.Address, _ bool) bool { return elsewhere(a) })
-	maps.DeleteFunc(r.ours, func(h model.HeldRun, _ bool) bool { return elsewhere(h.Address) })
+	maps.DeleteFunc(r.returned, func(h holdable, _ model.Time) bool { return elsewhere(h.address) })
+	maps.DeleteFunc(r.ours, func(h holdable, _ bool) bool { return elsewhere(h.address) })
 }
 
 // forgetHolders forgets what workers said about a shard before the lane acquired it. The shard had
 // another owner since, which may have given the runs and entities to other workers.
 func (r *reunion) forgetHolders(s model.ShardID, layout model.Layout) {
-	maps.DeleteFunc(r.holders, func(h model.HeldRun, _ WorkerID) bool { return layout.Shard(h.Address) == s })
+	maps.DeleteFunc(r.holders, func(h holdable, _ holder) bool { return layout.Shard(h.address) == s })
 }
 
 // isOurs reports whether this lane has started a run or handed it over since the lane acquired the
 // shard. If so, no worker of the last owner holds the run.
 func (l *Lane) isOurs(e *entry, run model.RunID) bool {
-	return e.ours == run && !run.IsZero() || l.reunion.ours[model.HeldRun{Address: e.address, Run: run}]
+	return e.ours == run && !run.IsZero() || l.reunion.ours[holdable{e.address, run}]
 }
 
 // rememberOurs notes that the run of an entry that leaves memory is ours.
 func (l *Lane) rememberOurs(e *entry) {
 	if l.keeps(e.shard) && e.x != nil && e.x.Open() && e.ours == e.run() && len(l.reunion.ours) < maxOurs {
-		l.reunion.ours[model.HeldRun{Address: e.address, Run: e.ours}] = true
+		l.reunion.ours[holdable{e.address, e.ours}] = true
 	}
 }
 
@@ -147,7 +170,7 @@ func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 	if !l.keeps(e.shard) || !l.hasHolder(e) || l.isOurs(e, run) {
 		return false
 	}
-	if _, here := r.holders[model.HeldRun{Address: e.address, Run: run}]; here {
+	if _, here := r.holders[holdable{e.address, run}]; here {
 		e.claimed = true
 		return false
 	}
@@ -233,16 +256,48 @@ func (l *Lane) meet(now model.Time, id WorkerID, held []model.HeldRun) {
 	}
 	for _, h := range held {
 		owned := l.shards[l.cfg.Layout.Shard(h.Address)] != nil
-		if l.runs[h.Run] != nil || owned && !l.isKept(h.Address) {
-			continue // another worker has the run by now, or may have it
+		if owned && !l.isKept(h.Address) {
+			continue // another worker may have the run by now
 		}
-		l.reunion.holders[h] = id
+		what, claim := holdable{h.Address, h.Run}, holder{id, h.Given}
+		if e := l.runs[h.Run]; e != nil {
+			l.replace(now, e, what, claim)
+			continue
+		}
+		if l.reunion.holders[what].given > h.Given {
+			continue
+		}
+		l.reunion.holders[what] = claim
 		if run, waits := l.reunion.waiting[h.Address]; waits && run == h.Run {
 			if e := l.entry(h.Address); e != nil {
 				e.claimed = true
 			}
 			l.endWait(now, h.Address)
 		}
+	}
+}
+
+// replace takes a run away from its worker and gives it to another worker that says that it holds
+// the run. It does so only if the last owner has given the run to the other worker later. If the
+// lane has given out the run itself, no hand-over of the last owner is later.
+func (l *Lane) replace(now model.Time, e *entry, what holdable, by holder) {
+	given, returned := l.reunion.returned[what]
+	if !returned || by.given <= given || by.id == e.hold.worker || e.x == nil || !e.x.Open() || !l.workers.canServe(by.id, e.kind(), e.x.Pin) {
+		return
+	}
+	l.reunion.holders[what] = by
+	e.claimed = true
+	l.takeBack(now, e, "another worker got the run later")
+}
+
+// noteReturn notes that a worker gets a run, and whether it gets the run because it held it.
+func (l *Lane) noteReturn(e *entry, to WorkerID) {
+	r, what := &l.reunion, holdable{e.address, e.run()}
+	h, held := r.holders[what]
+	delete(r.holders, what)
+	delete(r.returned, what)
+	if held && h.id == to && l.keeps(e.shard) {
+		r.returned[what] = h.given
 	}
 }
 
@@ -322,12 +377,13 @@ func (l *Lane) endReunion(now model.Time) {
 	if r.lasts() || r.asking != 0 {
 		return
 	}
+	clear(r.returned)
 	clear(r.ours)
 	// Holders of runs stay: a worker that has come back may still run a step of a paused run when
 	// an operator resumes the run.
-	maps.DeleteFunc(r.holders, func(h model.HeldRun, _ WorkerID) bool {
-		e := l.entries[h.Address]
-		return h.Address.IsEntity() && (e == nil || !e.claimed) || l.shards[l.cfg.Layout.Shard(h.Address)] == nil
+	maps.DeleteFunc(r.holders, func(h holdable, _ holder) bool {
+		e := l.entries[h.address]
+		return h.address.IsEntity() && (e == nil || !e.claimed) || l.shards[l.cfg.Layout.Shard(h.address)] == nil
 	})
 }
 
@@ -338,12 +394,12 @@ func (l *Lane) endReunion(now model.Time) {
 // holder in three cases: the holder has come back in time, the shard was handed over, or the run
 // was paused. In no other case can a run that is handed over after the reunion still have a holder.
 func (l *Lane) seatForHolder(e *entry, s seat, events []model.Event) (seat, bool) {
-	id, held := l.reunion.holders[model.HeldRun{Address: e.address, Run: e.run()}]
+	h, held := l.reunion.holders[holdable{e.address, e.run()}]
 	held = held && (l.keeps(e.shard) || e.claimed || e.shard.handed || hasKind(events, model.EventPaused))
 	switch {
-	case held && l.workers.canServe(id, e.kind(), e.x.Pin) && !l.workers.isRefused(id, e, e.x.Pin):
+	case held && l.workers.canServe(h.id, e.kind(), e.x.Pin) && !l.workers.isRefused(h.id, e, e.x.Pin):
 		s.leave()
-		return l.workers.keepSeat(id), true
+		return l.workers.keepSeat(h.id), true
 	case l.workers.canServe(s.worker, e.kind(), e.x.Pin) && !l.workers.isRefused(s.worker, e, e.x.Pin):
 		return s, true
 	}
@@ -368,8 +424,8 @@ func (l *Lane) callNumber(it *core.Item) int64 {
 // reunion: see endClaim.
 func (l *Lane) seatForCalls(e *entry, on *model.Entity) (seat, bool) {
 	pin := statePin(on)
-	if id, held := l.reunion.holders[model.HeldRun{Address: e.address}]; held && (l.keeps(e.shard) || e.claimed) && l.workers.canServe(id, e.kind(), pin) {
-		return l.workers.keepSeat(id), true
+	if h, held := l.reunion.holders[holdable{address: e.address}]; held && (l.keeps(e.shard) || e.claimed) && l.workers.canServe(h.id, e.kind(), pin) {
+		return l.workers.keepSeat(h.id), true
 	}
 	if s := e.reading.seat.move(); l.workers.canServe(s.worker, e.kind(), pin) {
 		return s, true
@@ -384,6 +440,6 @@ func (l *Lane) seatForCalls(e *entry, on *model.Entity) (seat, bool) {
 func (l *Lane) endClaim(e *entry) {
 	if e.claimed && e.actor != nil && len(e.actor.jobs) > 0 && !l.keeps(e.shard) {
 		e.claimed = false
-		delete(l.reunion.holders, model.HeldRun{Address: e.address})
+		delete(l.reunion.holders, holdable{address: e.address})
 	}
 }

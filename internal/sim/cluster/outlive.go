@@ -144,16 +144,17 @@ func (inc *incarnation) heldIn(index int, held []model.HeldRun) (mine []model.He
 	return mine
 }
 
-// isForeign reports whether another process owned a shard until now.
+// isForeign reports whether another incarnation owned a shard until now, of this process or of
+// another one.
 func (inc *incarnation) isForeign(shard model.ShardID) bool {
-	last := inc.p.Cluster.lives[inc.p.Cluster.Ledger.Owner[shard]]
-	return last == nil || last.p != inc.p
+	return inc.p.Cluster.lives[inc.p.Cluster.Ledger.Owner[shard]] != inc
 }
 
 // isOrphaned reports whether another process owned a shard until now and did not give it up.
 func (inc *incarnation) isOrphaned(shard model.ShardID) bool {
-	last := inc.p.Cluster.Ledger.Owner[shard]
-	return !last.IsZero() && inc.isForeign(shard)
+	owner := inc.p.Cluster.Ledger.Owner[shard]
+	last := inc.p.Cluster.lives[owner]
+	return !owner.IsZero() && (last == nil || last.p != inc.p)
 }
 
 // acquire gives shards to the lane. It notes until when the lane keeps the runs of the last owner

@@ -47,7 +47,7 @@ func (w *Worker) Lose() {
 	}
 	for _, id := range ids {
 		h := w.Held[id]
-		held = append(held, model.HeldRun{Address: h.m.Start.Address, Run: id})
+		held = append(held, model.HeldRun{Address: h.m.Start.Address, Run: id, Given: h.since})
 		h.keep()
 		h.Drop()
 	}
