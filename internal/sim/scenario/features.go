@@ -219,7 +219,7 @@ var table = [allFeatures]row{
 		about: "the leases of nodes have different lengths",
 	},
 	{
-		feature: AheadWaits, name: "ahead-waits", lots: []lot{{of: 47, at: []uint64{2, 9, 15, 21, 22, 30, 36, 45}}}, needs: Entities, late: true,
+		feature: AheadWaits, name: "ahead-waits", lots: []lot{{of: 66, at: []uint64{6, 18, 36, 54}}, {of: 77, at: []uint64{8, 29, 50}}}, needs: Entities, late: true,
 		about: "a batch waits for the results of calls that run before the batch is committed",
 	},
 }
