@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -120,8 +121,12 @@ func Migrate(ctx context.Context, cfg Config) (SchemaStatus, error) {
 }
 
 // StoreUnreachable reports whether a node could not open because the server of its store does not
-// answer, or accepts no connections at the moment. A later attempt may succeed.
-func StoreUnreachable(err error) bool { return postgres.Unreachable(err) }
+// answer, or accepts no connections at the moment. A later attempt may succeed. An error of the
+// network is not one of the store if the node could not listen on one of its own addresses.
+func StoreUnreachable(err error) bool {
+	network, ok := errors.AsType[*net.OpError](err)
+	return postgres.Unreachable(err) && !(ok && network.Op == "listen")
+}
 
 // StoreReadOnly reports whether a node could not open because the server of its store only reads.
 func StoreReadOnly(err error) bool { return postgres.ReadOnly(err) }
