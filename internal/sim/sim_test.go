@@ -460,9 +460,9 @@ func TestKnownSeedsOfReturningWorkers(t *testing.T) {
 	}
 }
 
-// TestKnownSeedsOfOutlivingWorkers repeats seeds that have found a bug where workers outlive the
-// process that serves them.
-func TestKnownSeedsOfOutlivingWorkers(t *testing.T) {
+// TestKnownSeedsOfRefusedTasks repeats seeds that have found a bug where the store refuses changes
+// of tasks, and workers outlive their servers.
+func TestKnownSeedsOfRefusedTasks(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
 		// the store refused a claim together with the time-out of another one; void proposals of
@@ -471,6 +471,20 @@ func TestKnownSeedsOfOutlivingWorkers(t *testing.T) {
 		51259,
 	} {
 		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.Outliving}}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfKillers repeats seeds that have found a bug where calls kill processes.
+func TestKnownSeedsOfKillers(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// the oracle believed that a call was done before an earlier one, although an owner had set
+		// it aside
+		17718,
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
