@@ -130,6 +130,13 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestClaimsThatAreTooMuchTogether$")},
 	},
 	{
+		name:  "void proposals count as proposals that had a batch of their own",
+		file:  "internal/engine/lane/claim.go",
+		old:   "in.proposal() && d.HasWrites() {",
+		new:   "in.proposal() {",
+		tests: [][]string{laneTest("TestVoidProposalsAfterARefusal$")},
+	},
+	{
 		name:  "a claim is handed over whose worker may no longer be silent",
 		file:  "internal/engine/lane/handover.go",
 		old:   " || l.isLate(t.Since, t.Spec.Silence) {",

@@ -460,6 +460,36 @@ func TestKnownSeedsOfReturningWorkers(t *testing.T) {
 	}
 }
 
+// TestKnownSeedsOfRefusedTasks repeats seeds that have found a bug where the store refuses changes
+// of tasks, and workers outlive their servers.
+func TestKnownSeedsOfRefusedTasks(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// the store refused a claim together with the time-out of another one; void proposals of
+		// the board used up the batches that the lane reserved for each of them, so the lane sent
+		// both together for ever
+		51259,
+	} {
+		if _, err := Run(seed, Options{Features: scenario.Features{On: scenario.Outliving}}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestKnownSeedsOfKillers repeats seeds that have found a bug where calls kill processes.
+func TestKnownSeedsOfKillers(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// the oracle believed that a call was done before an earlier one, although an owner had set
+		// it aside
+		17718,
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // TestKnownSeedsOfSignalOrders repeats seeds that have found a bug in orders of operators about
 // signals.
 func TestKnownSeedsOfSignalOrders(t *testing.T) {

@@ -17,10 +17,6 @@ func (l *Lane) apply(now model.Time, e *entry, in input) {
 }
 
 func (l *Lane) applyOne(now model.Time, e *entry, in input) {
-	if l.apart > 0 && in.proposal() && !l.recovery.careful() {
-		l.apart--
-		l.open.proposals++
-	}
 	if e.quarantine.why != nil {
 		in.applyPoisoned(l, now, e)
 		return

@@ -63,9 +63,20 @@ func proposals(inputs []input) (n int) {
 // isApart reports whether a proposal has to wait for the next batch. Proposals of a refused batch
 // have no effect when the lane applies them again in halves, so the halves never show which of them
 // the store refuses. The board would propose all of them together again. So the lane puts each of
-// the next proposals into a batch of its own.
+// the next proposals that have an effect into a batch of its own.
 func (l *Lane) isApart(in input) bool {
-	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
+	return l.apart > 0 && l.open.proposals > 0 && in.proposal()
+}
+
+// countApart counts a proposal that has written something into the open batch. A void proposal does
+// not count: while the lane applies a refused batch again, the board makes proposals that are void
+// by the time the lane applies them. If these counted, the next proposals with an effect would
+// share a batch, and the store would refuse this batch again and again.
+func (l *Lane) countApart() {
+	if l.apart > 0 && !l.recovery.careful() {
+		l.apart--
+		l.open.proposals++
+	}
 }
 
 // isLone reports whether an input has to wait for the next batch, because either this input or one

@@ -76,6 +76,9 @@ type taskDecision struct {
 func (l *Lane) recordTask(now model.Time, e *entry, in input, d *taskDecision) {
 	run, refusal := e.run(), d.Refusal()
 	b := l.record(e, in, &d.Decision)
+	if in.proposal() && d.HasWrites() {
+		l.countApart()
+	}
 	if r, ok := in.(*reportInput); ok {
 		l.afterCommit(e, effect{kind: effSettled, entry: e, report: r, err: refusal})
 	}

@@ -104,6 +104,42 @@ func TestClaimsThatAreTooMuchTogether(t *testing.T) {
 	}
 }
 
+// The store refuses two claims together. After each refusal, the lane gets proposals that are void,
+// because it has reported the tasks to the board again. The next claims must be in batches of their
+// own all the same.
+func TestVoidProposalsAfterARefusal(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.send(theTask("a"), "a")
+	r.send(theTask("b"), "b")
+	r.settle()
+	refusals := 0
+	r.refuse = func(batch *store.Batch) error {
+		if len(batch.Events) > 1 {
+			refusals++
+			return store.Errorf(store.Refused, "commit", "two claims are too many")
+		}
+		return nil
+	}
+	b.Slots(r.now, 1, 2)
+	for range 4 {
+		b.propose()
+		r.settle()
+		for _, name := range []string{"a", "b"} {
+			ref := model.TaskRef{Address: taskAt(name), Run: r.current(taskAt(name)).Start.Run, ID: model.TaskStep}
+			r.l.Claim(r.now, ref, 1, "void")
+		}
+		r.settle()
+	}
+
+	if got := b.claims(); len(got) != 2 {
+		t.Errorf("handed over are %+v, want both", got)
+	}
+	if refusals != 1 {
+		t.Errorf("the store refused %d batches, want 1", refusals)
+	}
+}
+
 // The commit of a claim takes longer than the task may last. The board has found that out before
 // the claim is durable, and the task is about to time out. No worker may start the task.
 func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {

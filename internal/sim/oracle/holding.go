@@ -750,8 +750,8 @@ func (s *Oracle) checkDeeds() {
 		}
 
 		// A late copy says nothing about the order, because the first copy may have been applied
-		// long before.
-		if !o.Acked || o.Shadow != nil || s.Ledger.Address(o.Message.To).Sick {
+		// long before. A call that was set aside has no place in the order.
+		if !o.Acked || !d.applied || o.Shadow != nil || s.Ledger.Address(o.Message.To).Sick {
 			continue
 		}
 
