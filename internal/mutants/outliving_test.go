@@ -305,4 +305,11 @@ var outliving = []mutant{
 		new:   "		if ctx.Err() != nil {\n",
 		tests: [][]string{{"./internal/engine/crew", "-run", "TestOwnerDiesWithATurn$"}, engineTest("TestOwnerOfRunningBodiesLosesItsLease$")},
 	},
+	{
+		name:  "a worker answers a call with the result of another call",
+		file:  "internal/remote/role_entities.go",
+		old:   "string(c.Input.Digest())}",
+		new:   "\"\"}",
+		tests: remoteTest("TestResultOfALostCallIsNotTheResultOfAnotherCall$"),
+	},
 }
