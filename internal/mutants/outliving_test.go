@@ -312,4 +312,11 @@ var outliving = []mutant{
 		new:   "\"\"}",
 		tests: remoteTest("TestResultOfALostCallIsNotTheResultOfAnotherCall$"),
 	},
+	{
+		name:  "a late view of the nodes ends the session with a new owner",
+		file:  "internal/engine/crew/host.go",
+		old:   "	if v.Now < h.newest && h.newest.Sub(v.Now) < grace {\n",
+		new:   "	if v.Now < 0 {\n",
+		tests: [][]string{{"./internal/engine/crew", "-run", "TestLateViewEndsNoSession$"}},
+	},
 }
