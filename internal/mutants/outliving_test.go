@@ -319,4 +319,11 @@ var outliving = []mutant{
 		new:   "	if v.Now < 0 {\n",
 		tests: [][]string{{"./internal/engine/crew", "-run", "TestLateViewEndsNoSession$"}},
 	},
+	{
+		name:  "a section waits behind a brief call that a stop has refused",
+		file:  "internal/engine/lane/farewell.go",
+		old:   "		l.settleEntity(now, e) // a section may have waited behind the calls\n",
+		new:   "",
+		tests: [][]string{laneTest("TestLockBehindABriefCallThatHasNotBegunWhenTheServerStops$")},
+	},
 }
