@@ -334,4 +334,11 @@ var entities = []mutant{
 		new:   "",
 		tests: [][]string{coreTest("TestOperationLog$")},
 	},
+	{
+		name:  "a call that follows a long step kills every owner",
+		file:  "internal/engine/lane/suspect.go",
+		old:   "	if !sh.crashed || from.Run.IsZero() {\n",
+		new:   "	if sh.crashed || from.Run.IsZero() {\n",
+		tests: [][]string{laneTest("TestCallsAfterACrash$")},
+	},
 }

@@ -305,4 +305,25 @@ var outliving = []mutant{
 		new:   "		if ctx.Err() != nil {\n",
 		tests: [][]string{{"./internal/engine/crew", "-run", "TestOwnerDiesWithATurn$"}, engineTest("TestOwnerOfRunningBodiesLosesItsLease$")},
 	},
+	{
+		name:  "a worker answers a call with the result of another call",
+		file:  "internal/remote/role_entities.go",
+		old:   "string(c.Input.Digest())}",
+		new:   "\"\"}",
+		tests: remoteTest("TestResultOfALostCallIsNotTheResultOfAnotherCall$"),
+	},
+	{
+		name:  "a late view of the nodes ends the session with a new owner",
+		file:  "internal/engine/crew/host.go",
+		old:   "	if v.Now < h.newest && h.newest.Sub(v.Now) < grace {\n",
+		new:   "	if v.Now < 0 {\n",
+		tests: [][]string{{"./internal/engine/crew", "-run", "TestLateViewEndsNoSession$"}},
+	},
+	{
+		name:  "a section waits behind a brief call that a stop has refused",
+		file:  "internal/engine/lane/farewell.go",
+		old:   "		l.settleEntity(now, e) // a section may have waited behind the calls\n",
+		new:   "",
+		tests: [][]string{laneTest("TestLockBehindABriefCallThatHasNotBegunWhenTheServerStops$")},
+	},
 }

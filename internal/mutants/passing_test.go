@@ -33,9 +33,9 @@ var passing = []mutant{
 	{
 		name:  "a call runs ahead although it may have killed the last owner",
 		file:  "internal/engine/lane/entity.go",
-		old:   "in.origin.passed && !mayRunAhead || remote && l.isWary(now, e.shard)",
-		new:   "in.origin.passed && !mayRunAhead",
-		tests: [][]string{laneTest("TestCallsThatDoNotRunAhead$")},
+		old:   "in.origin.passed && (!mayRunAhead || l.isLeft(m.From, e.shard)) || remote && l.isWary(now, e.shard)",
+		new:   "in.origin.passed && (!mayRunAhead || l.isLeft(m.From, e.shard))",
+		tests: [][]string{laneTest("TestCallsAfterACrash$")},
 	},
 	{
 		name:  "a batch does not wait for calls that run ahead",

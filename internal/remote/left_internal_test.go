@@ -153,3 +153,47 @@ func TestResultsAreKeptAfterEachLoss(t *testing.T) {
 		}
 	})
 }
+
+// The server dies before it has stored a call that the worker runs. The next server gets another
+// call with the same number: its sender has repeated a step and sends another input, or its place
+// in the mailbox is free again. The worker runs that call, and does not answer it with the result
+// of the lost one.
+func TestResultOfALostCallIsNotTheResultOfAnotherCall(t *testing.T) {
+	t.Parallel()
+	call := func(name, input string) model.OperationCall {
+		return model.OperationCall{Name: name, Input: model.Payload{Data: []byte(input)}, Number: 7}
+	}
+	lost := call("add", "1")
+	for name, c := range map[string]struct {
+		next model.OperationCall
+		runs bool
+	}{
+		"the same call": {call("add", "1"), false},
+		"another input": {call("add", "2"), true},
+		"another name":  {call("take", "1"), true},
+	} {
+		for _, reported := range []bool{false, true} {
+			w, worker := unconnected(WorkConfig{}), &caller{}
+			r := newEntityRole(newMembership(w, &pb.Join{Role: pb.Role_ROLE_ENTITIES}), worker)
+			r.offer(w.link, &pb.Join{})
+			hand := func(c model.OperationCall) {
+				o := model.Operations{Entity: model.Address{Tenant: "default", Type: "entity:a", Key: "k"}, Generation: 1, Calls: []model.OperationCall{c}}
+				if err := r.operate(wire.Operations(&o)); err != nil {
+					t.Fatal(err)
+				}
+			}
+
+			hand(lost)
+			r.lost(nil)
+			if o := worker.handed[0]; reported {
+				if err := r.FinishCalls(t.Context(), model.Operated{Entity: o.Entity, Generation: o.Generation, Results: make([]model.OperationResult, 1)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			hand(c.next)
+			if runs := len(worker.handed) == 2; runs != c.runs {
+				t.Errorf("%s, reported %t: the worker runs it: %t", name, reported, runs)
+			}
+		}
+	}
+}

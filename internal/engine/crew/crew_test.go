@@ -253,6 +253,39 @@ func TestOwnerDiesWithATurn(t *testing.T) {
 	})
 }
 
+// A node is asked what its workers hold, and reads which nodes are alive. Before it gets the view,
+// another node registers, and the workers join that node. The late view does not end this session.
+func TestLateViewEndsNoSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o office
+		worker := &hand{}
+		hands := worker.hands()
+		host, first, second := nodeID(1), nodeID(2), nodeID(3)
+		var at, next place
+		h, _ := o.add(t, host, nil, func() []Hands { return []Hands{hands} })
+		o.add(t, first, &at, func() []Hands { return nil })
+
+		run := model.RunID{9}
+		o.delay = func() {
+			o.delay = nil
+			o.add(t, second, &next, func() []Hands { return nil })
+			v := view(host, first, second)
+			v.Now++
+			h.SetMembers(v)
+			until(t, "the worker joins", func() bool { return next.only() != nil })
+			next.only().worker.Activate(activation(run, 5))
+			until(t, "the worker gets the run", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.activated) == 1 })
+		}
+
+		Ask(t.Context(), desk{&o, first}, []model.NodeID{host})
+		time.Sleep(grace)
+		if len(worker.lost) > 0 || next.came != 1 {
+			t.Errorf("the worker has lost %v, and workers have come %d times", worker.lost, next.came)
+		}
+	})
+}
+
 // An owner has forgotten the session, because its node has a new incarnation or has not heard from
 // the host for too long. It says so, and the host takes everything back and starts another session.
 func TestForgottenSession(t *testing.T) {

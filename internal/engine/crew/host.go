@@ -25,6 +25,7 @@ type HostSide struct {
 	mu      sync.Mutex
 	ctx     context.Context //nolint:containedctx // of the incarnation; nil before Run
 	closed  bool
+	newest  model.Time               // the time of the newest view of the nodes
 	owners  map[model.NodeID]*codeOf // the live nodes that own shards, or may own some
 	deals   map[model.NodeID]*deal
 	running sync.WaitGroup
@@ -146,13 +147,21 @@ func (h *HostSide) SetMembers(v *store.View) {
 	h.Sync()
 }
 
-// endGone ends the sessions with owners that are gone. The caller holds the lock.
-func (h *HostSide) endGone(v *store.View) {
+// endGone ends the sessions with owners that are gone. It returns false, and ends none, if the view
+// is older than another one: several goroutines read the nodes, and an owner may have registered
+// since. A view that is much older is not late: the clock of the store has gone back. The caller
+// holds the lock.
+func (h *HostSide) endGone(v *store.View) bool {
+	if v.Now < h.newest && h.newest.Sub(v.Now) < grace {
+		return false
+	}
+	h.newest = v.Now
 	for node, d := range h.deals {
 		if !slices.ContainsFunc(v.Members, func(m store.Member) bool { return m.ID == node && m.Expires >= v.Now }) {
 			d.end(errGone)
 		}
 	}
+	return true
 }
 
 // LoseNode handles the loss of the connection to a node. Frames may be lost with the connection.
@@ -481,17 +490,33 @@ func (h *HostSide) hearQuestion(from model.NodeID, answer func([]byte)) {
 	})
 }
 
+// mostReads is how often a node reads the members for one question, if other goroutines keep
+// reading newer ones.
+const mostReads = 3
+
 // noticeGone makes the workers lose the runs and entities of owners that are gone. This node reads
 // the members with each renewal of its lease, and another node may have read them since.
 func (h *HostSide) noticeGone(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	v, err := h.Members(ctx)
-	if err != nil {
+	isLate := true
+	for range mostReads {
+		v, err := h.Members(ctx)
+		if err != nil {
+			return false
+		}
+		h.mu.Lock()
+		isLate = !h.endGone(&v)
+		h.mu.Unlock()
+		if !isLate {
+			break
+		}
+	}
+	if isLate {
 		return false
 	}
+
 	h.mu.Lock()
-	h.endGone(&v)
 	var over []*deal
 	for _, d := range h.deals {
 		if d.isOver() {

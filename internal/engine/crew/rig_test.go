@@ -29,6 +29,10 @@ type office struct {
 	nodes map[model.NodeID]Dispatcher
 	fate  func(to model.NodeID, question []byte) fate // nil lets everything arrive
 	kept  [][]byte                                    // all questions that were asked
+	// A node that has read which nodes are alive calls delay before it uses the view. delay may be
+	// nil.
+	delay func()
+	reads int // how often nodes have read the view, which is the time in the view
 }
 
 // desk is one node in an office.
@@ -78,8 +82,14 @@ func (o *office) asked() int {
 // members returns the nodes that have not ended.
 func (o *office) members(context.Context) (store.View, error) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	return *view(slices.Collect(maps.Keys(o.nodes))...), nil
+	v := *view(slices.Collect(maps.Keys(o.nodes))...)
+	o.reads++
+	v.Now = model.Time(o.reads)
+	o.mu.Unlock()
+	if o.delay != nil {
+		o.delay()
+	}
+	return v, nil
 }
 
 // add adds a node that is both a host and an owner. The returned function ends the node.
@@ -113,7 +123,7 @@ func view(nodes ...model.NodeID) *store.View {
 	v := &store.View{Now: 1}
 	for _, n := range nodes {
 		v.Members = append(v.Members, store.Member{
-			NodeInfo: store.NodeInfo{ID: n}, Expires: 10, Serves: []store.Served{{Tenant: "default", Workflow: "code-of-" + n.String()}},
+			NodeInfo: store.NodeInfo{ID: n}, Expires: 1000, Serves: []store.Served{{Tenant: "default", Workflow: "code-of-" + n.String()}},
 		})
 	}
 	return v

@@ -202,3 +202,43 @@ func TestLaterCallWaitsBehindAPassedCall(t *testing.T) {
 	r.work()
 	r.wantState(a, "0;1;2;3;")
 }
+
+// A call may have killed the last owner. It waits for the commit that sends it, so that the next
+// owner finds it in the mailbox. Otherwise the call could kill every owner, one after the other. A
+// run that had started before the crash may repeat a long step before it repeats the call, so its
+// calls wait later, too. Calls of other runs wait only for a while.
+func TestCallsAfterACrash(t *testing.T) {
+	t.Parallel()
+	r := newTalk(t, waitsAhead)
+	old, a := in(0, 0), ledger("a")
+	r.startRun(old)
+	r.crash()
+	r.join(3)
+	r.operation(a, "add", "1", "warm again")
+	r.work()
+	r.pass(time.Second)
+	call := func(from model.Address, input string, waits bool) {
+		t.Helper()
+		r.turn(from, commandTurn(callOf("c", "", input, a)))
+		r.flush()
+		if waits {
+			if r.commit == nil || len(r.commit.Mailbox) != 1 || len(r.operations) != 0 {
+				t.Fatalf("%s: %d hand-overs before the call is durable; in flight: %+v", input, len(r.operations), r.commit)
+			}
+			r.commitNow()
+		}
+		r.wantMaking(input)
+		r.work()
+	}
+
+	early, late := in(0, 1), in(0, 2)
+	r.startRun(early)
+	call(early, "early", true)
+	r.pass(time.Hour)
+	r.operation(a, "add", "2", "still warm")
+	r.work()
+	call(old, "old", true)
+	r.startRun(late)
+	call(late, "late", false)
+	r.wantState(a, "0;1;early;2;old;late;")
+}

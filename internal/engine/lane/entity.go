@@ -140,7 +140,7 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	// A passed operation may run ahead of the commit that stores its call (see ahead.go). A view
 	// and a call of a service may not: they do not wait for the calls before them.
 	mayRunAhead := !a.View && !e.address.Stateless()
-	if m.Kind == model.MessageCall && (in.origin.passed && !mayRunAhead || remote && l.isWary(now, e.shard)) {
+	if m.Kind == model.MessageCall && (in.origin.passed && (!mayRunAhead || l.isLeft(m.From, e.shard)) || remote && l.isWary(now, e.shard)) {
 		a.Held, a.Early = true, true
 	}
 

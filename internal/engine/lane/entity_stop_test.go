@@ -127,3 +127,24 @@ func TestBriefCallsDuringAReunionWhenTheServerStops(t *testing.T) {
 	r.take()
 	r.wantErr("waits", lane.ErrStopping)
 }
+
+// A section waits for the lock of an entity behind a brief call that the stop of the server ends.
+// The section gets the lock before the server has stopped.
+func TestLockBehindABriefCallThatHasNotBegunWhenTheServerStops(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withReunion)
+	r.join(1)
+	from := in(0, 0)
+	r.startRun(from)
+	r.operation(ledger("a"), "add", "1", "no code", brief)
+	r.settle()
+	r.turn(from, commandTurn(lockOf("s", "a")))
+	r.settle()
+	r.wantSilence("no code")
+	r.wantEvents(from, "lock_asked s")
+
+	r.l.Hurry()
+	r.settle()
+	r.wantErr("no code", lane.ErrStopping)
+	r.wantEvents(from, "lock_asked s", "lock_granted s")
+}

@@ -68,6 +68,7 @@ func (l *Lane) refuseStuck(now model.Time, e *entry) {
 		}
 	}
 	if refused {
+		l.settleEntity(now, e) // a section may have waited behind the calls
 		l.handOutCalls(now, e) // the entity may have nothing left to do
 	}
 }

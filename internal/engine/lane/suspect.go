@@ -28,6 +28,18 @@ func (l *Lane) isWary(now model.Time, sh *shard) bool {
 	return sh.crashed && now < sh.since.Add(waryFor)
 }
 
+// isLeft reports whether the last owner of a crashed shard may have died of a passed call from this
+// sender. If that call ran ahead of the commit that sends it, nothing in the store says so. The
+// sender repeats the call from its history, and may first run a step of any length. So the time
+// since the crash does not matter for a run that had started before. Such calls never run ahead.
+func (l *Lane) isLeft(from model.Link, sh *shard) bool {
+	if !sh.crashed || from.Run.IsZero() {
+		return false
+	}
+	e := l.entries[from.Address]
+	return e == nil || e.x == nil || e.x.Start.Run != from.Run || e.x.Start.At <= sh.since
+}
+
 // suspect finds out which calls of an entity are suspects. The lane calls it after it has read the
 // entity.
 func (l *Lane) suspect(e *entry) {
