@@ -28,8 +28,8 @@ var (
 	ErrInvalid = fault.NewSentinel("invalid", fault.Invalid, fault.WrongType)
 	// a value does not fit the type that the code expects; errors.Is also matches ErrInvalid
 	ErrWrongType   = fault.NewSentinel("wrong type", fault.WrongType)
-	ErrExhausted   = fault.NewSentinel("a limit is reached", fault.Exhausted)  // try later
-	ErrUnavailable = fault.NewSentinel("the store is away", fault.Unavailable) // try again
+	ErrExhausted   = fault.NewSentinel("a limit is reached", fault.Exhausted)            // try later
+	ErrUnavailable = fault.NewSentinel("the store cannot be reached", fault.Unavailable) // try again
 	// the execution cannot continue until an operator or a new build changes something
 	ErrBlocked = fault.NewSentinel("the execution is blocked", fault.Blocked)
 )

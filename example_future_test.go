@@ -58,7 +58,7 @@ func ExampleSelect() {
 	watch := perdure.NewWorkflow("watch", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		got := 0
 		for late := ctx.Timer(30 * time.Millisecond); ; {
-			// Next returns the same future until its Get, so no signal is lost.
+			// Next returns the same future until Get has returned its signal, so no signal is lost.
 			next := poke.Next(ctx)
 			first, err := perdure.Select(ctx, next, late)
 			if err != nil {

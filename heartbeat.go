@@ -71,8 +71,8 @@ func Snooze(d time.Duration) error {
 
 // openProgress decodes the progress of the last attempt before the activity starts, because the
 // worker can still give the task back at that point. If LastProgress decoded the progress later, an
-// activity would repeat finished work whenever a blob store is away. Damaged or missing progress
-// cannot be recovered; LastProgress returns ok false for it.
+// activity would repeat finished work whenever a blob store cannot be reached. Damaged or missing
+// progress cannot be recovered; LastProgress returns ok false for it.
 func (h *host) openProgress(ctx context.Context, c *model.Claim) error {
 	if c.Progress.Size() == 0 || c.Progress.Encoding == model.JSON {
 		return nil

@@ -43,8 +43,8 @@ func result[T any](ctx context.Context, h *host, kind, name string, v T) (model.
 	if err != nil || h.plain {
 		return p, err
 	}
-	// The body has run, and must not run again only because a blob store is away. So wait for the
-	// blob store.
+	// The body has run, and must not run again only because a blob store cannot be reached. So wait
+	// for the blob store.
 	if p, err = h.seal(ctx, patient, kind, name, p); err != nil && !fault.Is(err, fault.Unavailable) {
 		err = Permanent(err)
 	}

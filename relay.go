@@ -32,7 +32,7 @@ const (
 	// the relay reads the message again first, because another relay may have delivered the
 	// message, and the engine may have forgotten that delivery.
 	relayStale = time.Minute
-	relayPause = 30 * time.Second // the longest pause while the database is away
+	relayPause = 30 * time.Second // the longest pause while the database cannot be reached
 )
 
 // eager are the pauses, in milliseconds, between reads after a transaction of this process has

@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// patience says how long to try when a blob store or a key service is away.
+// patience says how long to try when a blob store or a key service cannot be reached.
 type patience int
 
 const (

@@ -22,9 +22,9 @@ type Started[O any] struct {
 // its own error.
 //
 // The starts are independent: a refused start does not stop the other starts, and the starts do not
-// share a transaction. If ctx ends, the store is away or a connection breaks, an execution may have
-// started although its start has an error. In that case, repeat the call: a start attaches to an
-// execution that already has the key of the start.
+// share a transaction. If ctx ends, the store cannot be reached or a connection breaks, an
+// execution may have started although its start has an error. In that case, repeat the call: a
+// start attaches to an execution that already has the key of the start.
 //
 // The key of each execution is what KeyedBy derives from its input, or the hash of its input. With
 // RequestID("r"), the starts have the request ids r, r-1, r-2 and so on, in the order of the

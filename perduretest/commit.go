@@ -37,7 +37,7 @@ func commitText(b *store.Batch) string {
 		parts = append(parts, "a message leaves")
 	}
 	if len(parts) == 0 && len(b.Free) > 0 {
-		parts = append(parts, "the process ends in good order")
+		parts = append(parts, "the process shuts down")
 	}
 
 	if len(parts) == 0 {

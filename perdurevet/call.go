@@ -7,8 +7,8 @@ import (
 )
 
 // durable reports whether the journal records a call. The journal records the verbs of package
-// perdure that are methods of a workflow context or receive one. A function that receives a
-// workflow context and may make such a call is durable too.
+// perdure that are methods of a workflow context or have one as an argument. A function that
+// receives a workflow context and may make such a call is durable too.
 func (p *program) durable(call *ast.CallExpr) bool {
 	if tv := p.info.Types[call.Fun]; tv.IsType() || tv.IsBuiltin() {
 		return false
@@ -47,7 +47,7 @@ func (p *program) reportDurableInStep(f *function) {
 
 		switch {
 		case draws[verb]:
-			p.report(nested, call, "%s inside %s, which does not run on replay, so later values would differ; call it before, or use math/rand here", p.text(call.Fun), place)
+			p.report(nested, call, "%s inside %s: %s does not run on replay, so later values would differ; call it before, or use math/rand here", p.text(call.Fun), place, place)
 		case p.durable(call):
 			p.report(nested, call, "durable call %s inside %s: the journal does not record it; make it in the workflow, before or after", p.text(call.Fun), place)
 		default:
@@ -86,8 +86,8 @@ func (p *program) reportOuterContexts(f *function) {
 	})
 }
 
-// reportClients reports an App or a Client in code whose calls must be journaled, or which must not
-// wait.
+// reportClients reports an App or a Client in workflow code, whose calls must be journaled, and in
+// the code of entities and services, which must not wait.
 func (p *program) reportClients(f *function) {
 	if f.role == roleKey {
 		return
@@ -109,7 +109,7 @@ func (p *program) reportClients(f *function) {
 		}
 
 		if f.role.isHandler() {
-			p.report(client, id, "%s %s used by %s, which could cause a deadlock, because the other calls of the key wait; send with its EntityCtx: workflow.Start(ctx, in)", name, id.Name, f.role.where())
+			p.report(client, id, "%s %s used by %s: waiting for a call could cause a deadlock, because the other calls of the key wait; send with the EntityCtx instead: workflow.Start(ctx, in)", name, id.Name, f.role.where())
 			return
 		}
 
@@ -180,7 +180,7 @@ func (p *program) reportTransactions(f *function) {
 		case pools[typeName(t)]:
 			p.report(pool, sel, "%s is a pool or connection: its changes are not part of the transaction of this activity, and may happen twice; use the transaction that the function receives", p.text(sel.X))
 		case (m.Name() == "Commit" || m.Name() == "Rollback") && p.isTx(f, t):
-			p.report(pool, sel, "%s ends the transaction before the outcome of the activity is in it; return, and Perdure commits, or rolls back on an error", p.text(sel))
+			p.report(pool, sel, "%s ends the transaction before Perdure has stored the outcome of the activity in it; return instead: Perdure commits, or rolls back if you return an error", p.text(sel))
 		}
 	})
 }

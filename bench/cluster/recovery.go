@@ -23,7 +23,7 @@ const (
 const (
 	chainSteps   = 2000
 	chainCrash   = 1900 // the step in which the process dies
-	kills        = 3    // how often a round kills a process, for each figure
+	kills        = 3    // processes that recovery kills for each of its two figures
 	takeoverLoad = 32   // clients while a process dies
 )
 
@@ -57,7 +57,7 @@ type resumed struct {
 	Open, Step, Result time.Duration // the app is open; the first step runs; the result is there
 }
 
-// chain executes the order "chain" of the parent process: it runs the workflow with many steps.
+// chain executes the command "chain" of the parent process: it runs the workflow with many steps.
 func (c *child) chain(n int) (r resumed, err error) {
 	chain := perdure.DeclareWorkflow[int, int]("chain")
 	_, err = chain.Run(c.client, n, perdure.RawKey("chain"))
@@ -108,7 +108,7 @@ func (b *bench) restart() (r resumed, started time.Duration, err error) {
 		return r, 0, err
 	}
 	defer second.kill()
-	// The process reads the order as soon as its app is open.
+	// The process reads the command as soon as its app is open.
 	r, err = ask[resumed](second, "chain", chainSteps)
 	return r, time.Since(second.begun), err
 }

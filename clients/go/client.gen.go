@@ -3161,7 +3161,7 @@ type WatchEventsParams struct {
 	// After Only events after this position; ignored if there is a Last-Event-ID
 	After *int64 `form:"after,omitempty" json:"after,omitempty"`
 
-	// Preview How many bytes of each value a line shows
+	// Preview How many bytes of each value of an event the reply shows
 	Preview *int64 `form:"preview,omitempty" json:"preview,omitempty"`
 
 	// LastEventID The id of the last message that the client has seen
@@ -3183,7 +3183,7 @@ type ListEventsParams struct {
 	// Last If there are more events than the limit, return the last ones instead of the first ones, still in ascending order
 	Last *bool `form:"last,omitempty" json:"last,omitempty"`
 
-	// Preview How many bytes of each value a line shows
+	// Preview How many bytes of each value of an event the reply shows
 	Preview *int64 `form:"preview,omitempty" json:"preview,omitempty"`
 }
 
@@ -4172,7 +4172,7 @@ type ClientInterface interface {
 
 	// WatchEvents Follow the events of a run as server-sent events, without payloads
 	//
-	// An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+	// A message `events` has the next events of the history of the run. The id of the message is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. A message `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
 	//
 	// Corresponds with GET /v1/executions/{workflow}/{key}/event-stream (the `WatchEvents` operationId).
 	WatchEvents(ctx context.Context, workflow string, key string, params *WatchEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -5748,7 +5748,7 @@ func (c *Client) CancelExecution(ctx context.Context, workflow string, key strin
 
 // WatchEvents Follow the events of a run as server-sent events, without payloads
 //
-// An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+// A message `events` has the next events of the history of the run. The id of the message is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. A message `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
 //
 // Corresponds with GET /v1/executions/{workflow}/{key}/event-stream (the `WatchEvents` operationId).
 func (c *Client) WatchEvents(ctx context.Context, workflow string, key string, params *WatchEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -16362,7 +16362,7 @@ type ClientWithResponsesInterface interface {
 
 	// WatchEventsWithResponse Follow the events of a run as server-sent events, without payloads
 	//
-	// An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+	// A message `events` has the next events of the history of the run. The id of the message is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. A message `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -23881,7 +23881,7 @@ func (c *ClientWithResponses) CancelExecutionWithResponse(ctx context.Context, w
 
 // WatchEventsWithResponse Follow the events of a run as server-sent events, without payloads
 //
-// An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+// A message `events` has the next events of the history of the run. The id of the message is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. A message `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
 //
 // Returns a wrapper object for the known response body format(s).
 //

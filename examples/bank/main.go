@@ -4,10 +4,10 @@
 //	go run ./examples/bank [store URL]
 //
 // Kill it (kill -9, it prints its process id) and run the same command again. Every transfer has a
-// key and every deposit has a request id, so the second process repeats nothing that is done, and
-// continues the rest. One transfer waits for ten seconds between its two halves. If you kill the
-// program during that time, the money is in neither account, and both accounts stay locked until
-// the next process continues the transfer.
+// key and every deposit has a request id, so the second process does not repeat the ones that have
+// ended, and continues the others. One transfer waits for ten seconds between its two halves. If
+// you kill the program during that time, the money is in neither account, and both accounts stay
+// locked until the next process continues the transfer.
 package main
 
 import (

@@ -77,9 +77,9 @@ func (f *bankFire) work(p *process, bytes int) {
 }
 
 // bankUnderFire lets three processes run a bank on one PostgreSQL server. It strikes the processes
-// one after the other: it kills a process, stops it past its lease, shuts it down in good order,
-// cuts it off from the store past its lease, or drops the replies to its commits. At the end it
-// closes the books.
+// one after the other: it kills a process, stops it past its lease, shuts it down cleanly, cuts it
+// off from the store past its lease, or drops the replies to its commits. At the end it closes the
+// books.
 func bankUnderFire(t *testing.T, accounts, strikes int) {
 	t.Helper()
 	url := pgtest.URL(t)
@@ -144,7 +144,7 @@ func (f *bankFire) strike(kind string, b *branch) {
 }
 
 // bankOnFile lets one process run the bank on a file. It kills the process in each round; in every
-// third round it shuts the process down in good order instead.
+// third round it shuts the process down cleanly instead.
 func bankOnFile(t *testing.T, accounts, rounds int) {
 	t.Helper()
 	url := "file:" + filepath.Join(t.TempDir(), "bank.db")

@@ -105,7 +105,7 @@ func (f *clusterFire) explainOpen() {
 	}
 }
 
-// retire ends all processes in good order.
+// retire shuts all processes down cleanly.
 func (f *clusterFire) retire() {
 	f.t.Helper()
 	for _, m := range append(append([]*member{}, f.hands...), f.nodes...) {

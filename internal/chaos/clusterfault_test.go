@@ -132,7 +132,7 @@ func (f *clusterFire) stop(m *member, b blow) {
 	m.signal(syscall.SIGCONT)
 }
 
-// restart ends a process in good order, and starts it again.
+// restart ends a process cleanly, and starts it again.
 func (f *clusterFire) restart(m *member) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -360,7 +360,7 @@ func (c *shakyClock) within(from, to model.Time) (by time.Duration) {
 }
 
 // wantEndings checks that each process ended as expected: it was killed, a job ended it, or it shut
-// down in good order. It returns the number of each.
+// down cleanly. It returns the number of each.
 func wantEndings(t *testing.T, all []*process, killed map[*process]bool) map[string]int {
 	t.Helper()
 	endings := map[string]int{}
@@ -372,7 +372,7 @@ func wantEndings(t *testing.T, all []*process, killed map[*process]bool) map[str
 		case how.Exited() && how.ExitStatus() == 3:
 			endings["ended by a job"]++
 		case how.Exited() && how.ExitStatus() == 0:
-			endings["in good order"]++
+			endings["cleanly"]++
 		default:
 			t.Errorf("a process ended by itself: %s\n%s", p.cmd.ProcessState, p.text())
 		}

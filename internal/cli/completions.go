@@ -124,7 +124,7 @@ func completeArgument(root *cobra.Command, path string, complete completeFunc) {
 
 // completeFlags adds completions of flags to a command and the commands below it.
 func completeFlags(cmd *cobra.Command, flags map[string]completeFunc) {
-	local := cmd.LocalFlags() // cobra builds this set anew for each call
+	local := cmd.LocalFlags() // cobra builds this set again at each call
 	for name, complete := range flags {
 		if local.Lookup(name) == nil {
 			continue

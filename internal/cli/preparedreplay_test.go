@@ -18,7 +18,7 @@ func (p *prepared) reports() []api.ReplayReport {
 		ID: model.ReportID(runOf(7)), At: noon, By: "key k3v9x2m7q1ab", Build: "v1.4.2", Source: "https://ci.example/shop/jobs/1234", Workflows: []api.ReplayWorkflow{bill, order},
 		Results: []api.ReplayResult{
 			{Workflow: "order", Key: hashA, Run: runOf(2), Outcome: api.ReplayMismatch, Event: 3, Text: prose},
-			{Workflow: "order", Key: "42", Outcome: api.ReplayError, Text: "the code does not come to an end"},
+			{Workflow: "order", Key: "42", Outcome: api.ReplayError, Text: "the code does not end"},
 			{Workflow: "order", Key: "43", Outcome: api.ReplayFits},
 			{Workflow: "bill", Key: "1", Outcome: api.ReplayAbsent},
 		},

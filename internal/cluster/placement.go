@@ -15,7 +15,7 @@ type Move struct {
 }
 
 // Plan returns which shards of a view should move, in order. The nodes of the view make these moves
-// by themselves. A node gives a shard up before another node takes it.
+// by themselves. For each move, one node gives the shard up, and then another node takes it.
 func Plan(v *store.View) (moves []Move) {
 	proposed := assign(v, livingIn(v))
 	registered := map[model.NodeID]int64{}
@@ -80,7 +80,7 @@ func MayDrain(v *store.View, node model.NodeID) string {
 		capable := mostCapable(takersOf(live, r.Group))
 		switch {
 		case hasOlder(capable):
-			return "a node of an older version is in the cluster, which cannot take part in a drain"
+			return "the cluster has a node of an older version, and such a node cannot take part in a drain"
 		case !slices.ContainsFunc(capable, func(n store.Member) bool { return n.ID == node }):
 			continue // the node should own no shards of the group anyway
 		case slices.ContainsFunc(capable, func(n store.Member) bool { return n.ID != node && !n.Drained }):
@@ -96,7 +96,7 @@ func MayDrain(v *store.View, node model.NodeID) string {
 // takers returns the nodes that shards are distributed to: the nodes that can run the most, except
 // the nodes that an operator has drained. If an operator has drained all nodes that can run the
 // most, they keep the shards, because no shard may be left without an owner. A node of an older
-// build does not know about drains. While there is such a node, orders to drain have no effect.
+// build does not know about drains. While there is such a node, a drain has no effect.
 func takers(live []store.Member) []store.Member {
 	capable := mostCapable(live)
 	if hasOlder(capable) {

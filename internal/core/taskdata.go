@@ -36,9 +36,9 @@ type StateChange struct {
 	Removed bool
 }
 
-// Write applies the items that a claim writes, and skips items that it has applied before. It
-// applies all of them, or none when they exceed a bound. If news is true, the caller must store the
-// change and w together.
+// Write applies the items that a claim writes, except the items that it has applied before. If an
+// item exceeds a bound, Write returns an error and applies none of the items. news says whether
+// Write has applied an item. If so, the caller must store the change and w together.
 func (w *Written) Write(in *model.TaskWrite, now model.Time) (c TaskChange, news bool, err error) {
 	next := *w
 	next.Sizes = maps.Clone(w.Sizes)
@@ -103,8 +103,8 @@ func (w *Written) add(c *TaskChange, it *model.TaskItem, now model.Time) error {
 }
 
 // time returns the time of an item: the time that its worker gives, but never before the last item
-// and never in the future. So a reader can ask for the items after the last one that it has seen,
-// and misses none.
+// and never in the future. So if a reader asks for the items after the time of the last item that
+// it has seen, it misses none.
 func (w *Written) time(at, now model.Time) model.Time {
 	if at == 0 || at > now {
 		at = now

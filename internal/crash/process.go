@@ -116,8 +116,7 @@ func (p *Process) Faults() int64 {
 	return c.TotalFaults()
 }
 
-// Close ends a process in good order. It returns orderly = false if the process died before the
-// end.
+// Close ends a process cleanly. It returns orderly = false if the process died before the end.
 func (p *Process) Close() (orderly bool, err error) {
 	p.closed = true
 	err = p.App.Close()

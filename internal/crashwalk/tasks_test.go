@@ -159,7 +159,7 @@ func submit[I, O any](d *driver, a *perdure.Activity[I, O], in I, key string) (p
 }
 
 // tasksEnd checks the number of dead tasks. It also checks that attempts were lost only where a
-// process did not shut down in good order, and that no two workers ever had the same task.
+// process did not shut down cleanly, and that no two workers ever had the same task.
 func tasksEnd(dead int64) func(w *world, h *histories) error {
 	return func(w *world, h *histories) error {
 		n, err := w.mem.CountDead(context.Background(), store.DeadQuery{Tenant: model.DefaultTenant})

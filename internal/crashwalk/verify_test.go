@@ -477,7 +477,7 @@ func (w *world) verifyBodies() error {
 
 	// After an outage that is longer than a lease, the first process that reaches the store again
 	// fences the others. Work that the others have not committed is then repeated. When a shard
-	// moves in good order, no work is repeated.
+	// moves without a crash, no work is repeated.
 	outlived := w.strike.kind != nil && w.strike.kind.span > 0 && w.strike.hasHappened() && w.current.processes > 1
 	for name, want := range w.s.bodies {
 		got, most := w.bodies[name], want

@@ -171,7 +171,7 @@ func (w *world) run() error {
 }
 
 // stage opens the processes of a stage. It drives them until the driver has succeeded and the
-// processes have closed in good order.
+// processes have closed cleanly.
 func (w *world) stage(st *stage) (err error) {
 	w.current = st
 	ps := make([]*process, max(st.processes, 1))
@@ -280,8 +280,7 @@ func (w *world) burials(ps []*process) (died bool, err error) {
 	return died, err
 }
 
-// closeAll closes all processes in good order. It returns false if a process died before it was
-// closed.
+// closeAll closes all processes cleanly. It returns false if a process died before it was closed.
 func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 	orderly = true
 	for i, p := range ps {

@@ -14,8 +14,8 @@ type Run struct {
 	Task *model.TaskSpec
 	// Pin is the version that the run is pinned to, where that matters (see World.NeedsPin).
 	Pin string
-	// Waits are the things that the run waits for, the main one first, according to its owner or
-	// else to the store.
+	// Waits are the things that the run waits for, the main one first. They come from the owner of
+	// the run, or from the store if the owner does not answer.
 	Waits []model.Reason
 }
 

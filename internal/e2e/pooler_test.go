@@ -32,8 +32,8 @@ func (w *warnings) text() string {
 }
 
 // Behind a PgBouncer two processes share the executions and entities of a store. Each process
-// starts, calls and signals executions of the other process, and both stop in good order.
-// Transaction mode needs prepare=off; in this mode each process logs once that it gets no hints.
+// starts, calls and signals executions of the other process, and both stop cleanly. Transaction
+// mode needs prepare=off; in this mode each process logs once that it gets no hints.
 func TestTwoProcessesBehindPooler(t *testing.T) {
 	t.Parallel()
 	for mode, prepare := range map[pgtest.PoolMode]string{pgtest.PoolSession: "on", pgtest.PoolTransaction: "off"} {

@@ -73,7 +73,7 @@ func TestForceDelete(t *testing.T) {
 					},
 				} {
 					if err := end(); err == nil || !strings.Contains(err.Error(), "perdure workflow delete --force") {
-						t.Errorf("%s: %v, want a refusal that names the way out", what, err)
+						t.Errorf("%s: %v, want a refusal that names the command to remove it", what, err)
 					}
 				}
 				var export bytes.Buffer
@@ -178,7 +178,7 @@ func TestForceDeleteOfATask(t *testing.T) {
 			},
 		} {
 			if err := end(); err == nil || !strings.Contains(err.Error(), "perdure workflow delete --force") {
-				t.Errorf("%s: %v, want a refusal that names the way out", what, err)
+				t.Errorf("%s: %v, want a refusal that names the command to remove it", what, err)
 			}
 		}
 		var export bytes.Buffer
@@ -246,7 +246,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 		_, described := app.Entities().Describe(t.Context(), account.Ref("a"))
 		for what, err := range map[string]error{"unlock": app.Locks().Unlock(t.Context(), account.Ref("a"), info.Epoch), "a look": described} {
 			if err == nil || !strings.Contains(err.Error(), "perdure entity delete --force") {
-				t.Errorf("%s: %v, want an error that names the way out", what, err)
+				t.Errorf("%s: %v, want an error that names the command to remove it", what, err)
 			}
 		}
 		var export bytes.Buffer

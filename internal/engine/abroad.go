@@ -120,7 +120,7 @@ func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 
 // holdsAbroad lists, for a poll of another node, the claims of shards that are not ours and the
 // claims that the other node has made. For claims that the other node owns, it adds news and
-// reports as far as there is room, and returns for which claims it added news.
+// reports as long as there is room, and returns for which claims it added news.
 func (s *TaskSession) holdsAbroad(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

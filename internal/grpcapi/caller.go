@@ -60,7 +60,7 @@ func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, er
 	before := ctx
 	ctx, err := s.authenticate(ctx, info.Header)
 	if err == nil {
-		before = ctx // so that the journal knows which caller is refused
+		before = ctx // so that the log of requests names the caller that is refused
 		err = s.authorize(ctx, info.FullMethodName)
 	}
 	if err != nil {

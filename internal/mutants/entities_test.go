@@ -83,7 +83,7 @@ var entities = []mutant{
 		tests: [][]string{coreTest("TestSuspects$"), laneTest("TestCallThatEndsItsProcess$"), killerSeeds},
 	},
 	{
-		name:  "a mark of an owner that left in good order counts as a death",
+		name:  "a mark of an owner that left cleanly counts as a death",
 		file:  "internal/engine/lane/suspect.go",
 		old:   "		n.Pardon(l.cfg.Ref.Node)\n",
 		new:   "",

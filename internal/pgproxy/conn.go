@@ -161,7 +161,7 @@ func (c *conn) forwardCancel(message []byte) {
 	// The answer is the end of the connection, and the client waits for it.
 	_, _ = c.server.Read(make([]byte, 1))
 	if c.proxy.pass(c.ctx, ToClient) == nil {
-		// End in good order, because a reset would tell the client that its request was lost.
+		// Close without a reset, because a reset would tell the client that its request was lost.
 		_ = c.client.Close()
 	}
 }
@@ -450,7 +450,7 @@ func (c *conn) endAfter(direction Direction, err error) {
 		return
 	}
 
-	_ = c.client.Close() // in good order
+	_ = c.client.Close() // without a reset
 	c.cancel()
 }
 
@@ -517,8 +517,8 @@ func (c *conn) resetClient() {
 	reset(c.client)
 }
 
-// resetBoth closes both sockets so that their peers see a reset, unless they were closed in good
-// order before.
+// resetBoth closes both sockets so that their peers see a reset. It does nothing to a socket that
+// was closed before.
 func (c *conn) resetBoth() {
 	c.mu.Lock()
 	c.muted = true

@@ -59,7 +59,7 @@ func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query)
 	select {
 	case v = <-c.verdict:
 	case <-ctx.Done():
-		err = fault.New(fault.Timeout, "replay of %s: the code does not come to an end: %w", name, context.Cause(ctx))
+		err = fault.New(fault.Timeout, "replay of %s: the code does not end: %w", name, context.Cause(ctx))
 	}
 	if end := w.Close(context.WithoutCancel(ctx)); err == nil && end != nil {
 		err = end

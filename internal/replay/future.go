@@ -39,7 +39,7 @@ type Future struct {
 	taken    bool  // for a signal: recorded as taken
 	received int32 // for a signal: index of the event
 
-	scope *Scope // the future ends with this scope; only for a step or timer that no call waits for
+	scope *Scope // the future ends with this scope; nil if bind was not called
 	link  node[*Future]
 
 	pos, sub int64 // the position at which it was resolved, and the order within that position
@@ -114,8 +114,8 @@ func (f *Future) unbind() {
 }
 
 // giveUp resolves a pending future with an error and withdraws the work behind it. A child
-// continues. A step that settles (see settle.go) is only made to end soon, and its future stays
-// pending.
+// continues. A step that settles (one whose outcome is also in the user's database, see settle.go)
+// is only made to end soon, and its future stays pending.
 func (m *machine) giveUp(f *Future, err error) {
 	if f.done {
 		return
@@ -213,7 +213,8 @@ type wait struct {
 	inbox   *Inbox // the inbox that the coroutine waits for, instead of members
 }
 
-// pendingFutures returns the futures that the coroutine waits for, or the first of them.
+// pendingFutures returns the futures that the coroutine waits for. If it waits for an inbox, there
+// may be many, and pendingFutures returns only some of them.
 func (w *wait) pendingFutures() []*Future {
 	if w.inbox != nil {
 		return w.inbox.pendingFutures()
@@ -367,8 +368,8 @@ func (f *Future) abandon(c *Coroutine) {
 }
 
 // Get waits for the future and returns the error of the work behind it. If the scope ends first,
-// Get returns the error of the scope. But if the future belongs to a step that settles, Get still
-// waits for the outcome.
+// Get returns the error of the scope. But if the future belongs to a step that settles (see
+// settle.go), Get still waits for the outcome.
 func (x Ctx) Get(f *Future) error {
 	if err := x.check("Get", f); err != nil {
 		return err

@@ -32,7 +32,7 @@ type eventsInput struct {
 	Before  int64 `query:"before" minimum:"0" doc:"Only events before this position; 0 for no bound"`
 	Limit   int64 `query:"limit" minimum:"1" maximum:"100000" default:"100000"`
 	Last    bool  `query:"last" doc:"If there are more events than the limit, return the last ones instead of the first ones, still in ascending order"`
-	Preview int   `query:"preview" minimum:"0" maximum:"1000" default:"80" doc:"How many bytes of each value a line shows"`
+	Preview int   `query:"preview" minimum:"0" maximum:"1000" default:"80" doc:"How many bytes of each value of an event the reply shows"`
 }
 
 // eventLine is an event without its payloads.

@@ -30,7 +30,7 @@ func (s *Server) addEventStream() {
 	o := operation{id: "watch-events", method: http.MethodGet, path: path, tag: executionsTag, summary: "Follow the events of a run as server-sent events, without payloads", waits: true}
 	add(s, o, s.watchEvents)
 	op := s.api.OpenAPI().Paths["/v1"+path].Get
-	op.Description = "An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204."
+	op.Description = "A message `events` has the next events of the history of the run. The id of the message is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. A message `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204."
 	s.streams(op, streamEvent{"events", reflect.TypeFor[eventPage](), "EventPage"}, streamEvent{"end", reflect.TypeFor[endOfRun](), "EndOfRun"})
 	op.Responses["204"] = &huma.Response{Description: "The run has ended, and there are no events after the position"}
 }
@@ -40,7 +40,7 @@ type watchEventsInput struct {
 
 	LastEventID string `header:"Last-Event-ID" doc:"The id of the last message that the client has seen"`
 	After       int64  `query:"after" minimum:"-1" default:"-1" doc:"Only events after this position; ignored if there is a Last-Event-ID"`
-	Preview     int    `query:"preview" minimum:"0" maximum:"1000" default:"80" doc:"How many bytes of each value a line shows"`
+	Preview     int    `query:"preview" minimum:"0" maximum:"1000" default:"80" doc:"How many bytes of each value of an event the reply shows"`
 }
 
 // position returns the position after which the stream begins.

@@ -29,7 +29,7 @@ func TestHostileRequests(t *testing.T) {
 		{400, "twice in one object", post, path, `{"workflow":"order","key":"1","input":{"a":{"b":1,"b":2}}}`, nil},
 		{400, "levels deep", post, path, `{"workflow":"order","key":"1","input":` + deep + `}`, nil},
 		{400, "", post, path, `{"workflow":"order"`, nil},
-		{400, "behind its JSON value", post, path, `{"workflow":"order","key":"1"} {}`, nil},
+		{400, "after its JSON value", post, path, `{"workflow":"order","key":"1"} {}`, nil},
 		{422, "unexpected property", post, path, `{"workflow":"order","key":"1","admin":true}`, nil},
 		{422, "required property", post, path, `{"workflow":"order"}`, nil},
 		{422, "", post, path, `{"workflow":7,"key":"1"}`, nil},

@@ -55,7 +55,7 @@ func strictJSON(data []byte) error {
 			inside.value()
 		}
 		if len(open) == 0 && d.More() {
-			return fault.New(fault.Invalid, "the body has something behind its JSON value")
+			return fault.New(fault.Invalid, "the body has data after its JSON value")
 		}
 	}
 }

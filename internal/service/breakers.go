@@ -54,8 +54,8 @@ func (s *Service) knownBreakers(ctx context.Context, tenant string) ([]string, e
 	return slices.Compact(names), nil
 }
 
-// checkBreaker refuses the name of a breaker that does not exist. Without this check, an order with
-// a misspelt name would succeed and change nothing.
+// checkBreaker refuses the name of a breaker that does not exist. Without this check, a trip or a
+// pause with a misspelt name would succeed, and would hold back no task.
 func (s *Service) checkBreaker(ctx context.Context, op, tenant, name string) error {
 	names, err := s.knownBreakers(ctx, tenant)
 	if err != nil {

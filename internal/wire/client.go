@@ -40,7 +40,7 @@ func ReadStartRequest(tenant string, r *pb.StartRequest) (out api.StartRequest, 
 	return out, err
 }
 
-// StartReply builds the reply to a start. It names the run that now has the key.
+// StartReply builds the reply to a start. The reply names the run that now has the key.
 func StartReply(r api.StartReply) *pb.StartReply {
 	return &pb.StartReply{Run: Run(r.Run), Existing: r.Existing, Status: pb.Status(r.Status)}
 }
@@ -118,7 +118,8 @@ func ReadSettleRequest(tenant string, r *pb.SettleRequest) (api.SettleRequest, e
 	}, err
 }
 
-// OrderRequest builds the message that cancels, terminates, pauses or resumes an execution.
+// OrderRequest builds the message of an order, which cancels, terminates, pauses or resumes an
+// execution.
 func OrderRequest(r api.CancelRequest) *pb.OrderRequest {
 	return &pb.OrderRequest{Target: Target(r.Target), Reason: r.Reason, RequestId: r.RequestID}
 }
@@ -129,14 +130,15 @@ func ReadOrderRequest(tenant string, r *pb.OrderRequest) (api.CancelRequest, err
 	return api.CancelRequest{Target: target, Reason: r.GetReason(), RequestID: r.GetRequestId()}, err
 }
 
-// SignalsRequest builds the message that asks about signals that the code has not taken.
+// SignalsRequest builds the message that lists, shows, skips or drops signals that the code of an
+// execution has not received.
 func SignalsRequest(r api.SignalsRequest) *pb.SignalsRequest {
 	return &pb.SignalsRequest{
 		Target: Target(r.Target), Verb: wordNumber[pb.MailboxVerb](mailboxVerbs, r.Do), Id: r.ID, Reason: r.Reason, RequestId: r.RequestID,
 	}
 }
 
-// ReadSignalsRequest reads a question about signals.
+// ReadSignalsRequest reads a request about signals.
 func ReadSignalsRequest(tenant string, r *pb.SignalsRequest) (out api.SignalsRequest, err error) {
 	out = api.SignalsRequest{ID: r.GetId(), Reason: r.GetReason(), RequestID: r.GetRequestId()}
 	if out.Do, err = readWord("operation on signals", mailboxVerbs, r.GetVerb()); err != nil {
@@ -168,10 +170,10 @@ func ReadQueryRequest(tenant string, r *pb.QueryRequest) (api.QueryRequest, erro
 	return api.QueryRequest{Target: target, Name: r.GetName(), Input: ReadPayload(r.GetInput())}, err
 }
 
-// ValueReply builds the message for the answer of the code.
+// ValueReply builds the reply to an update or a query: the answer of the code of the execution.
 func ValueReply(p model.Payload) *pb.ValueReply { return &pb.ValueReply{Value: Payload(p)} }
 
-// ReadValueReply reads the answer of the code.
+// ReadValueReply reads the reply to an update or a query.
 func ReadValueReply(_ string, r *pb.ValueReply) (model.Payload, error) {
 	return ReadPayload(r.GetValue()), nil
 }

@@ -610,7 +610,7 @@ export interface paths {
         };
         /**
          * Follow the events of a run as server-sent events, without payloads
-         * @description An event `events` has the next events of the run. Its id is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. An event `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
+         * @description A message `events` has the next events of the history of the run. The id of the message is the position of the last of these events. A client that connects again sends that id as Last-Event-ID, and misses nothing. A message `end` follows the last event of a run that has ended, and then the stream ends. A client that comes back after that gets 204.
          */
         get: operations["watch-events"];
         put?: never;
@@ -5500,7 +5500,7 @@ export interface operations {
                 run?: string;
                 /** @description Only events after this position; ignored if there is a Last-Event-ID */
                 after?: number;
-                /** @description How many bytes of each value a line shows */
+                /** @description How many bytes of each value of an event the reply shows */
                 preview?: number;
             };
             header?: {
@@ -5574,7 +5574,7 @@ export interface operations {
                 limit?: number;
                 /** @description If there are more events than the limit, return the last ones instead of the first ones, still in ascending order */
                 last?: boolean;
-                /** @description How many bytes of each value a line shows */
+                /** @description How many bytes of each value of an event the reply shows */
                 preview?: number;
             };
             header?: never;

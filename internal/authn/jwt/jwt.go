@@ -306,7 +306,7 @@ func uniqueNames(data []byte) error {
 		return refuse("is not valid")
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return refuse("has something behind its claims")
+		return refuse("has data after its claims")
 	}
 
 	return nil

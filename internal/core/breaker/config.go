@@ -24,15 +24,16 @@ type Config struct {
 	Reset time.Duration `cbor:"6,keyasint,omitempty"`
 	// Probes is how many calls may be in flight while the breaker is half-open. The default is 1.
 	Probes int `cbor:"7,keyasint,omitempty"`
-	// Lease is the time after which a probe without a report frees its slot, unless the caller asks
-	// for more. The default is 1 min.
+	// Lease is how long a probe counts as in flight if its outcome is never reported. A caller can
+	// ask for a longer time when it starts the probe. The default is 1 min.
 	Lease time.Duration `cbor:"8,keyasint,omitempty"`
-	// MaxRetryAfter bounds how long a Retry-After of the called service may hold the breaker. The
-	// default is 24 h.
+	// MaxRetryAfter bounds how long the breaker stops calls because the called service has answered
+	// with Retry-After. The default is 24 h.
 	MaxRetryAfter time.Duration `cbor:"9,keyasint,omitempty"`
 }
 
-// Bounds of a Config. Failures and Probes bound what is kept in memory and in the row.
+// Bounds of a Config. MaxFailures and MaxProbes bound the memory that a breaker needs, and the size
+// of its stored state.
 const (
 	MaxFailures = 1000
 	MaxProbes   = 1000
@@ -70,7 +71,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate returns an error if a number is out of bounds, or if numbers do not belong together.
+// Validate returns an error if a number is out of bounds, or if Calls is set without Ratio.
 func (c Config) Validate() error {
 	for _, n := range []struct {
 		name      string

@@ -36,10 +36,10 @@ func NewLocal(n Numbers) *Local {
 	return &Local{numbers: n, holders: map[model.TaskRef]struct{}{}}
 }
 
-// Numbers returns the numbers that apply.
+// Numbers returns what the resource allows.
 func (l *Local) Numbers() Numbers { return l.numbers }
 
-// Configure changes the numbers. Tasks that hold the resource keep it.
+// Configure changes what the resource allows. Tasks that hold the resource keep it.
 func (l *Local) Configure(n Numbers) { l.numbers = n }
 
 // Shortage reports whether a task would have to wait for a permit, and whether it would have to

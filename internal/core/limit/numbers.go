@@ -29,7 +29,8 @@ const (
 	MaxPer         = 24 * time.Hour
 )
 
-// Validate returns an error if a number is out of bounds, or if numbers do not belong together.
+// Validate returns an error if a number is out of bounds, if there is a period or a burst without a
+// rate, or if there is neither a concurrency nor a rate.
 func (n Numbers) Validate() error {
 	switch {
 	case n.Concurrency < 0 || n.Concurrency > MaxConcurrency:

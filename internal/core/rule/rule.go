@@ -64,7 +64,7 @@ type Limit struct {
 	Why      string
 }
 
-// Breaker is a rule with the numbers of circuit breakers.
+// Breaker is a rule with the configuration of circuit breakers.
 type Breaker struct {
 	Tenant string
 	// Name selects the breakers that tasks name. Kind selects kinds of tasks. Each of these kinds
@@ -86,11 +86,11 @@ func parsePattern(what, text string) (pattern, error) {
 		return pattern{open: true}, nil
 	}
 	if len(text) > MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return pattern{}, fault.New(fault.Invalid, "%s %q: more than %d bytes, or not a text", what, text, MaxName)
+		return pattern{}, fault.New(fault.Invalid, "%s %q has more than %d bytes, control characters or invalid UTF-8", what, text, MaxName)
 	}
 	begin, open := strings.CutSuffix(text, "*")
 	if strings.Contains(begin, "*") {
-		return pattern{}, fault.New(fault.Invalid, "%s %q: a * is allowed at the end only", what, text)
+		return pattern{}, fault.New(fault.Invalid, "%s %q: a * may only be the last character", what, text)
 	}
 	return pattern{begin, open}, nil
 }

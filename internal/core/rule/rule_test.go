@@ -245,7 +245,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		{"scope", []rule.Limit{{Name: "x", Per: "moon", Numbers: two}}, nil, fault.Invalid, []string{"moon"}},
 		{"key without scope", []rule.Limit{{Name: "x", Key: "input.a", Numbers: two}}, nil, fault.Invalid, []string{"per key"}},
 		{"scope without key", []rule.Limit{{Name: "x", Per: rule.PerKey, Numbers: two}}, nil, fault.Invalid, []string{"input"}},
-		{"named with a queue", []rule.Limit{{Name: "x", Per: rule.PerName, Queue: "q", Numbers: two}}, nil, fault.Invalid, []string{"themselves"}},
+		{"named with a queue", []rule.Limit{{Name: "x", Per: rule.PerName, Queue: "q", Numbers: two}}, nil, fault.Invalid, []string{"leave out the queue"}},
 		{"numbers", []rule.Limit{{Name: "x"}}, nil, fault.Invalid, []string{"limit x", "neither"}},
 		{"twice", []rule.Limit{ok, {Name: "one", Queue: "other", Numbers: two}}, nil, fault.Conflict, []string{"called one"}},
 		{"contradiction", []rule.Limit{ok, {Name: "two", Queue: "q", Numbers: limit.Numbers{Concurrency: 3}}}, nil, fault.Conflict, []string{"one and two", "at most 3", "at most 2"}},

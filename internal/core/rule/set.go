@@ -166,24 +166,24 @@ func parseLimit(l Limit) (p parsedLimit, err error) {
 	switch l.Per {
 	case Shared, PerQueue, PerKind, PerTenant, PerName:
 		if l.Key != "" {
-			return p, fault.New(fault.Invalid, "limit %s: a key expression is for a limit per key", l.Name)
+			return p, fault.New(fault.Invalid, "limit %s has a key, so it must be per key, not per %q", l.Name, l.Per.Word())
 		}
 	case PerKey:
 		if p.path, err = ParsePath(l.Key); err != nil {
 			return p, wrap(err)
 		}
 	default:
-		return p, fault.New(fault.Invalid, "limit %s: per %q is not one of queue, activity", l.Name, string(l.Per))
+		return p, fault.New(fault.Invalid, "limit %s: per is %q, must be queue or activity", l.Name, string(l.Per))
 	}
 
 	if l.Per == PerName && (p.queue != pattern{open: true} || p.kind != pattern{open: true}) {
-		return p, fault.New(fault.Invalid, "limit %s: tasks name it themselves, so it selects neither queues nor activities", l.Name)
+		return p, fault.New(fault.Invalid, "limit %s: per is name, so only tasks that name the limit use it: leave out the queue and the activity", l.Name)
 	}
 	if err := l.Numbers.Validate(); err != nil {
 		return p, wrap(err)
 	}
 	if l.Why != "" && !l.Disabled {
-		return p, fault.New(fault.Invalid, "limit %s: a reason is for a disabled limit", l.Name)
+		return p, fault.New(fault.Invalid, "limit %s has the reason of a disabled limit, but is not disabled", l.Name)
 	}
 
 	return p, nil
@@ -281,8 +281,8 @@ func (s *Set) Breakers() (list []Breaker) {
 type Use struct {
 	Resource Resource
 	Numbers  limit.Numbers
-	// Missing says that the task names a limit that no rule defines. The task waits until a rule
-	// does, because running it could break a limit.
+	// Missing says that the task names a limit that no rule defines. The task waits until there is
+	// such a rule, because until then the engine does not know how many of these tasks may run.
 	Missing bool
 }
 
@@ -349,8 +349,8 @@ func (l *parsedLimit) resource(tenant string) Resource {
 	return r
 }
 
-// Numbers returns the numbers of a resource. It returns false when no rule has the resource, or
-// only a disabled rule has it.
+// Numbers returns what a resource allows. It returns false if no rule defines the resource, or only
+// a disabled rule does.
 func (s *Set) Numbers(r Resource) (n limit.Numbers, ok bool) {
 	if s != nil {
 		text, open := strings.CutSuffix(r.Selector, "*")
@@ -373,7 +373,8 @@ func (r Resource) Compare(other Resource) int {
 	)
 }
 
-// Breaker returns the breaker of a task and its numbers. The id is zero if the task has no breaker.
+// Breaker returns the breaker of a task and its configuration. The id is zero if the task has no
+// breaker.
 func (s *Set) Breaker(tenant string, spec *model.TaskSpec) (BreakerID, breaker.Config) {
 	id := BreakerID{Tenant: tenant, Name: spec.Breaker}
 	if spec.Breaker == "" {
@@ -385,8 +386,8 @@ func (s *Set) Breaker(tenant string, spec *model.TaskSpec) (BreakerID, breaker.C
 	return id, s.BreakerConfig(id)
 }
 
-// BreakerConfig returns the numbers of a breaker, with defaults. For the breaker of a kind, a rule
-// for kinds wins over a rule for names.
+// BreakerConfig returns the configuration of a breaker, with defaults. For the breaker of a kind, a
+// rule for kinds wins over a rule for names.
 func (s *Set) BreakerConfig(id BreakerID) breaker.Config {
 	best := s.best(id.Tenant, id.Name, false)
 	if kind, ok := strings.CutPrefix(id.Name, KindBreaker("")); ok {

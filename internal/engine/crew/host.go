@@ -357,7 +357,8 @@ func (o *outlet) need(n int) {
 	o.grant()
 }
 
-// grant gives the owner as many slots as it needs, as far as slots are free.
+// grant gives the owner as many slots as it needs, if that many are free, and otherwise all free
+// slots.
 func (o *outlet) grant() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

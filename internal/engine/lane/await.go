@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Await registers a caller that waits for the end of an execution. Forget cancels the wait. If
-// Await returns sure == false, the run is not in memory and may have ended before, so the caller
-// must look at the store.
+// Await registers a caller that waits for the end of an execution. Forget cancels the wait. sure
+// says whether the lane knows that the run is open. If sure is false, the run may have ended
+// already, so the caller must look at the store.
 func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, err error) {
 	if l.dead != nil {
 		return false, l.dead
@@ -30,7 +30,8 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 	return sure, nil
 }
 
-// Forget cancels an Await, or the wait for an answer of the code.
+// Forget cancels the wait of a caller: for the end of an execution (see Await), or for the answer
+// to an update, a query or a call of an entity.
 func (l *Lane) Forget(a model.Address, token any) {
 	l.forgetWaiter(a, token)
 	if e := l.entries[a]; e != nil {
@@ -71,15 +72,16 @@ func (l *Lane) expect(e *entry, from *source) {
 		l.await(e, from.token, false)
 		return
 	}
-	// A node that gets no notice asks again by itself, so the lane need not send a notice while it
-	// gives up the shard.
+	// The lane sends a hint to a node that waits. The node also looks at the store by itself, so
+	// the lane need not register it while it gives up the shard.
 	if node := from.message.Node; !node.IsZero() && !e.shard.draining {
 		l.waiters.addNode(l.now, e.address, waiter{node: node, reply: from.message.RequestID})
 	}
 }
 
-// reachLimit tells the waiters of a run that it has reached a limit, after the commit of b. b is
-// nil if the run has reached the limit earlier.
+// reachLimit tells the callers that wait for a run that the run has reached a limit, and cannot
+// continue. The callers get this answer after the commit of b. If b is nil, an earlier commit has
+// recorded it, and the callers get the answer now.
 func (l *Lane) reachLimit(b *building, e *entry, why *model.Reason) {
 	err := core.LimitReached(e.address, why)
 	if b == nil {

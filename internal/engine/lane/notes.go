@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// snapshot is the state of an address before an input is applied to it, as far as facts need it.
+// snapshot is the part of the state of an address, before an input is applied to it, that facts
+// need.
 type snapshot struct {
 	entry *entry
 	input input

@@ -14,7 +14,7 @@ import (
 
 // An operator removes a quarantined run by force. The lane does not read the rows of the run, and
 // its key is free afterwards. Before that, the operator tried to end the run. The lane refused, and
-// its error named this way out.
+// its error named the command that removes the run.
 func TestForcedDelete(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -202,7 +202,7 @@ func TestForcedDeleteOfAnEntity(t *testing.T) {
 	r.l.Deliver(r.now, &model.Message{Kind: model.MessageUnlock, To: a, RequestID: "u"}, true, "unlock")
 	r.settle()
 	if err := r.answers["unlock"].Err; !fault.Is(err, fault.Blocked) || !strings.Contains(err.Error(), "perdure entity delete --force") {
-		t.Errorf("unlock: %v, want a refusal that names the way out", err)
+		t.Errorf("unlock: %v, want a refusal that names the command to remove it", err)
 	}
 
 	r.l.Deliver(r.now, &model.Message{Kind: model.MessageDelete, To: a, Force: true, RequestID: "d"}, true, "remove")
@@ -390,7 +390,7 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	r.settle()
 	answer := r.rememberedAnswer(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "first"})
 	if answer == nil || answer.Failure == nil || !strings.Contains(answer.Failure.Message, "perdure workflow delete --force") {
-		t.Fatalf("the order is answered %+v, want a refusal that names the way out", answer)
+		t.Fatalf("the order is answered %+v, want a refusal that names the command to remove it", answer)
 	}
 	if x := r.current(a); x.Outcome.Status.Closed() {
 		t.Error("it was carried out")

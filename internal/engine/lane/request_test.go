@@ -57,7 +57,7 @@ func TestRepeatedRequest(t *testing.T) {
 }
 
 // The lane remembers the refusal of a request if the request wrote something. If it wrote nothing,
-// the lane decides about a repetition anew.
+// the lane decides about a repetition again.
 func TestRepeatedSignalWithStart(t *testing.T) {
 	t.Parallel()
 	a := key("a")

@@ -32,7 +32,7 @@ func (l *Lane) Idle() bool {
 	return l.flight == nil && l.open.empty() && l.backlog.len() == 0 && l.loads.idle() && !l.recovery.careful()
 }
 
-// Flush ends a round of inputs. It serves backlogs and due timers as far as there is room, and
+// Flush ends a round of inputs. It serves backlogs and due timers as long as there is room, and
 // seals a batch if none is in flight.
 func (l *Lane) Flush(now model.Time) {
 	if l.dead != nil {

@@ -18,7 +18,7 @@ import (
 // KnockPause is the minimum time between two rounds of a Borrower.
 const KnockPause = 5 * time.Millisecond
 
-// BorrowerNode is the life of a node that borrows.
+// BorrowerNode is what a borrower needs of its node.
 type BorrowerNode interface {
 	loan.Party
 	// Serving reports whether the lease of the node is certainly valid.

@@ -214,9 +214,9 @@ type Listing struct {
 	Room *int
 }
 
-// List returns what a poll says to a node: all claims of foreign runs and all claims that the node
-// has made. It adds news and reports for runs that the node owns, as far as there is room. sent
-// says which news and reports are included.
+// List returns the claims that a poll lists for the polled node (l.To): all claims of foreign runs,
+// and all claims that the polled node has made. For the runs that the polled node owns, List adds
+// news and reports as long as there is room. sent says which news and reports are included.
 func (a *Abroad) List(l Listing) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	sent = map[model.ClaimRef]uint64{}
 	for ref := range l.Executes {

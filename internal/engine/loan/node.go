@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Party is the life of a node that lends and borrows.
+// Party is what a Creditor and a Debtor both need of their node.
 type Party interface {
 	// Alive reports whether another node was a member at the last look. A dead node stays a member
 	// until it is fenced.
@@ -32,7 +32,7 @@ type ClaimLane interface {
 	Lose(claim model.ClaimRef)
 }
 
-// Owner is the life of a node that borrows.
+// Owner is what a Debtor needs of its node, which borrows.
 type Owner interface {
 	Party
 	// Serving reports whether the lease of the node is certainly valid.
@@ -63,23 +63,24 @@ type Board interface {
 	// Unlend takes unused lent slots from the board, and returns the kinds of tasks that still wait
 	// for a worker.
 	Unlend(workers []queue.WorkerID) []queue.Want
-	// HasClaim reports whether a claim still holds its task, and has either this worker or no
-	// worker.
+	// HasClaim reports whether a worker may still report the outcome of a claim: the claim still
+	// holds its task, has no report, and does not belong to another worker.
 	HasClaim(worker queue.WorkerID, claim model.ClaimRef) bool
-	// Beat says that a worker executes a claim.
+	// Beat tells the board that a worker executes a claim. It reports whether the worker still has
+	// the claim.
 	Beat(worker queue.WorkerID, claim model.ClaimRef) bool
-	// KeptFor returns the nodes whose workers execute claims for which the owner still keeps
-	// permits, although it no longer owns the runs.
+	// KeptFor returns the nodes whose workers execute claims of runs that have moved to another
+	// owner, if this node still keeps permits for these claims.
 	KeptFor() map[model.NodeID]bool
 }
 
-// Slot is how many slots a borrowed worker has at the moment.
+// Slot says how many slots a borrowed worker has at the moment.
 type Slot struct {
 	Worker queue.WorkerID
 	Count  int
 }
 
-// Host is the life of a node that lends.
+// Host is what a Creditor needs of its node, which lends.
 type Host interface {
 	Party
 	// Workers returns the task workers of this node.
@@ -114,9 +115,11 @@ type Claims interface {
 	Each(do func(claim model.ClaimRef, fresh bool))
 	// Deliver delivers the news about a claim whose run this node owns by now.
 	Deliver(claim model.ClaimRef)
-	// List returns what a poll says to a node: all claims of foreign runs and all claims that the
-	// node has made. It adds news and reports for runs that the node owns, as far as there is room.
-	// sent says which news and reports are included.
+	// List returns the claims that a poll lists for the polled node (to): all claims of foreign
+	// runs, and all claims that the polled node has made. foreign reports whether the node of the
+	// worker does not own the run of a claim, and owned whether the polled node owns it. For the
+	// runs that the polled node owns, List adds news and reports as long as they fit into room,
+	// which is in bytes. sent says which news and reports are included.
 	List(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64)
 	// DropSentNews drops news that the owner has received.
 	DropSentNews(sent map[model.ClaimRef]uint64)

@@ -198,7 +198,7 @@ func (p *Post) handleInquiry(m *store.PeerMail) {
 	}
 }
 
-// answerTo builds the answer about the addresses, as far as there is room.
+// answerTo builds the answer about as many of the addresses as there is room for.
 func answerTo(all []model.Address, found map[model.Address][]model.Reason) (told informed) {
 	size := 0
 	for i, a := range all {

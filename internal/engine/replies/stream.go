@@ -97,7 +97,8 @@ func (s *stream) page() (p model.ItemsPage, ready bool, err error) {
 	return p, len(p.Items) > 0 || p.Ended, nil
 }
 
-// accept takes items of the worker, as far as there is room. done is false if the worker must wait.
+// accept takes items of the worker, as long as there is room. done is false if the worker must
+// wait.
 func (s *stream) accept(r *model.ItemsSend) (done bool, err error) {
 	s.fed = time.Now()
 	switch {

@@ -61,7 +61,7 @@ func Open(c Config) (*Hub, error) {
 
 	h := &Hub{
 		cfg: c, subject: c.Prefix + ".hints." + c.Cluster, sending: notify.NewPending(), heard: notify.NewPending(), changes: newBacklog(), closed: make(chan struct{}),
-		away: episode.New(c.Log, "NATS is away; nodes wake each other through the database", "NATS works again").Source(),
+		away: episode.New(c.Log, "NATS cannot be reached; nodes wake each other through the database", "NATS works again").Source(),
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	conn, err := nats.Connect(c.URL, h.options()...)

@@ -140,7 +140,7 @@ func TestServerGoesAwayAndComesBack(t *testing.T) {
 	eventually(t, "b hears a", func() { a.Publish(mail) }, func() bool { return b.has(mail) })
 
 	stopServer(s)
-	eventually(t, "a line in the log", nil, func() bool { return a.logs("NATS is away") })
+	eventually(t, "a line in the log", nil, func() bool { return a.logs("NATS cannot be reached") })
 	for i := range 20_000 { // more than may wait
 		a.Publish(notify.Hint{Kind: notify.Mail, Shard: model.ShardID(i % 4096)})
 		a.Changed([]model.Change{completed("acme", strconv.Itoa(i))})

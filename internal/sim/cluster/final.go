@@ -18,7 +18,7 @@ func (s *Cluster) Dump() {
 	for _, p := range s.Procs {
 		if p != nil && p.Inc != nil {
 			for _, sh := range p.Inc.Shells {
-				s.Logf("lane %d of %s: %d and %d inputs wait; %s", sh.index, p.Inc.name(), len(sh.ops), len(sh.results), sh.Lane)
+				s.Logf("lane %d of %s: %d operations and %d results of the store wait; %s", sh.index, p.Inc.name(), len(sh.ops), len(sh.results), sh.Lane)
 			}
 		}
 	}
@@ -36,7 +36,8 @@ func (s *Cluster) Explain(r *oracle.Run, id string) (text string) {
 	return text
 }
 
-// Holding returns a lane that still holds something, or an empty string.
+// Holding names a lane that still has bytes or executions in memory, or says that a node is away.
+// It returns an empty string if all nodes are up and their lanes hold nothing.
 func (s *Cluster) Holding() string {
 	for _, p := range s.Procs {
 		if p == nil || p.Inc == nil {
@@ -59,7 +60,8 @@ func (s *Cluster) Holding() string {
 	return ""
 }
 
-// CheckEnd compares the store with the ledger, and both with the answers that users got.
+// CheckEnd compares the store with the ledger of the oracle, which is the expected content of the
+// store, and compares both with the answers that users got.
 func (s *Cluster) CheckEnd() {
 	s.SweepAll()
 	for _, r := range s.Ledger.Order {
@@ -94,7 +96,7 @@ func (s *Cluster) CheckEnd() {
 	}
 }
 
-// LeaveAll shuts all nodes down in good order and checks that nothing is left of them.
+// LeaveAll shuts all nodes down cleanly, and checks that nothing is left of them.
 func (s *Cluster) LeaveAll() {
 	down := func() bool {
 		for _, p := range s.Procs {
@@ -120,7 +122,7 @@ func (s *Cluster) LeaveAll() {
 		if s.Tracing {
 			s.Dump()
 		}
-		s.Fail("a node does not come to its end")
+		s.Fail("a node has not ended 20 s after it began to leave")
 	}
 
 	v, err := s.Disk.Mem.Members(context.Background())

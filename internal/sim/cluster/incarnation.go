@@ -200,8 +200,8 @@ func (inc *incarnation) checkServing() {
 	}
 }
 
-// end stops the incarnation. If why is nil, the node leaves in good order; otherwise why says how
-// it lost its lease.
+// end stops the incarnation. If why is nil, the node leaves cleanly; otherwise why says how it lost
+// its lease.
 func (inc *incarnation) end(why error) {
 	if inc.ended {
 		return

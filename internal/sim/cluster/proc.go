@@ -79,7 +79,7 @@ type Proc struct {
 	forgets map[string]store.RequestKey
 
 	drained   bool  // an operator has drained the node
-	leaving   bool  // it is shutting down in good order
+	leaving   bool  // it is shutting down cleanly
 	Left      bool  // it has shut down
 	Newer     bool  // it is of the newer build
 	Slandered int64 // until this time the other nodes believe that the process has ended
@@ -279,7 +279,7 @@ func (p *Proc) Pause(d int64) {
 	s.After(d, nil, p.Resume)
 }
 
-// Leave shuts the process down in good order: it gives up its shards and unregisters.
+// Leave shuts the process down cleanly: it gives up its shards and unregisters.
 func (p *Proc) Leave() {
 	if p.leaving {
 		return
@@ -293,8 +293,8 @@ func (p *Proc) Leave() {
 	}
 }
 
-// end runs after the node of the process has shut down in good order. It lets the flow (see
-// flow.go) store what the flow still has in memory, and then removes the process.
+// end runs after the node of the process has shut down cleanly. It lets the flow (see flow.go)
+// store what the flow still has in memory, and then removes the process.
 func (p *Proc) end() {
 	p.parting = nil
 	if p.Flow == nil {

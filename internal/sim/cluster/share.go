@@ -256,7 +256,7 @@ func (s *Cluster) unsettled() string {
 	return ""
 }
 
-// checkLeft checks that nodes that have left in good order have given everything back.
+// checkLeft checks that nodes that have left cleanly have given everything back.
 func (s *Cluster) checkLeft(last []*incarnation) {
 	if !s.Has(scenario.SharedGates) {
 		return

@@ -13,9 +13,9 @@ import (
 // call in the store kills at most four processes. The first owner executes the call without a mark,
 // perhaps before the commit that takes it from the inbox, so that the call is still in the inbox
 // after the death of that owner. The second owner stores the call before it executes the call. The
-// next two owners mark the call before they execute it. If an owner gives the shard up in good
-// order, the next owner does not know about earlier deaths. In that case the call may kill up to
-// two more processes.
+// next two owners mark the call before they execute it. If an owner gives the shard up cleanly, the
+// next owner does not know about earlier deaths. In that case the call may kill up to two more
+// processes.
 
 const (
 	loneDeaths = 2 // owners that must have died before a call is set aside

@@ -47,7 +47,7 @@ func (l *ledger) checkExpiry(r *Run) {
 	}
 	at, ever := r.leaves(l.s)
 	if now := l.s.FairTime(); !ever || at > now {
-		l.Fail("R1: %s is removed at %s, and was to stay until %s", r.ID, now, at)
+		l.Fail("R1: %s is removed at %s, but must stay until %s", r.ID, now, at)
 	}
 	l.s.Did(scenario.OpExpired)
 	if r.outcome.Leaves != 0 {
@@ -74,13 +74,15 @@ func (s *Oracle) CheckGone() {
 		}
 	}
 
-	// The slack covers the time until a node may delete rows by age, the walks of a lane and the
-	// sweeps with all their pages, slow clocks, and older commits that a fence has to wait for.
+	// Rows may leave later than their time by this slack. It covers the time until a node may
+	// delete rows by age. It covers the rounds in which a lane looks for old runs, and the sweeps
+	// with all their pages. It also covers slow clocks, and older commits that a fence has to wait
+	// for.
 	wait := (s.Plan.Clock.Persist + s.Plan.Clock.Hold).Microseconds()
 	slack := wait + int64(3+len(s.Ledger.DeadOrder))*s.Plan.Lane.RetainEvery.Microseconds() + kernel.Second + s.skew() + 8*s.Plan.Slow
 	s.RunUntil(int64(last)-kernel.Epoch-s.Shift+slack, func() bool { return s.Staying() == "" })
 	if what := s.Staying(); what != "" {
-		s.Fail("R2: everything has ended, and %s stays behind its time", what)
+		s.Fail("R2: everything has ended, but %s is still in the store after its time", what)
 	}
 	s.SweepAll()
 

@@ -65,8 +65,9 @@ func (s *Scenario) NewMachine(start *model.Start) Machine {
 }
 
 // Hide makes the program never see the signals that operators have dropped in a history. A program
-// takes a signal as soon as it can. If it took a signal that was dropped later, the turn that took
-// the signal was lost. So nothing in the history depends on that signal.
+// takes a signal as soon as it can, so it may take a signal that an operator drops later. In that
+// case the turn that took the signal never reached the history, because an owner does not drop a
+// signal that was taken. So nothing in the history depends on a dropped signal.
 func (m *Machine) Hide(events []model.Event) {
 	for i := range events {
 		if e := &events[i]; e.Kind == model.EventSignalDropped {
@@ -136,7 +137,7 @@ func (m *Machine) Feed(e *model.Event) {
 		}
 		m.Pin = e.Name
 	case model.EventStarted, model.EventClosed:
-		m.Broken = fmt.Errorf("event %d is a %s", e.Seq, e.Kind)
+		m.Broken = fmt.Errorf("event %d has kind %s, which a program never receives", e.Seq, e.Kind)
 	}
 
 	m.advance()
@@ -175,7 +176,7 @@ func (m *Machine) answer(e *model.Event) {
 	case model.EventWithdrawn:
 		a.Withdrawn = true
 		if !a.Gone {
-			m.Broken = fmt.Errorf("event %d withdraws %s, which the program wants", e.Seq, e.ID)
+			m.Broken = fmt.Errorf("event %d withdraws %s, but the program still waits for it", e.Seq, e.ID)
 		}
 	case model.EventSignalTaken:
 		a.Recorded = true
@@ -321,8 +322,8 @@ func (m *Machine) finish() {
 	}
 }
 
-// Deadline reports whether the ask is the deadline of its block. When a program abandons its asks,
-// it stops a deadline and withdraws any other ask.
+// Deadline reports whether ask i is the timer that ends the wait of the block. When a program
+// abandons its asks, it stops this timer, and withdraws all other asks.
 func (b *Block) Deadline(i int) bool {
 	switch b.Kind {
 	case BlockSignal, BlockPromise, BlockChild, BlockWatch, BlockCall, BlockStep, BlockTask, BlockOperate, BlockSection:

@@ -27,7 +27,7 @@ func Uses(set *rule.Set, spec *model.TaskSpec, in *model.Payload, r rule.Resourc
 	return slices.ContainsFunc(set.Resolve(Tenant, spec, in), func(u rule.Use) bool { return u.Resource == r })
 }
 
-// The functions below draw rules that users set. They draw the numbers of a rule each time anew.
+// The functions below draw rules that users set. Each time they draw new numbers for a rule.
 
 // DrawLimit draws a limit that a user sets.
 func (s *Scenario) DrawLimit() rule.Limit {

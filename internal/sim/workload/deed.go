@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// deed makes a user call an entity.
+// deed makes a user call an entity. It returns that call. A deed is what the input of a call says.
 func (u *user) deed() *action {
 	s := u.s
 	if s.Chance(0.04) {
@@ -67,8 +67,8 @@ func (u *user) killer() *action {
 	return o
 }
 
-// answerCall handles the answer to a call of an entity, or to an operator's order to unlock an
-// entity.
+// answerCall handles the answer to a call of an entity, or to the request of an operator to unlock
+// an entity.
 func (o *action) answerCall(a *lane.Answer, again, end func()) {
 	s, m := o.u.s, &o.Message
 	refused := func() {
@@ -92,7 +92,7 @@ func (o *action) answerCall(a *lane.Answer, again, end func()) {
 		refused()
 	case kind == fault.Blocked:
 		if !s.Ledger.Address(m.To).Sick {
-			s.Fail("I14: %s: %v, and there is nothing wrong with it", o, a.Err)
+			s.Fail("I14: %s: refused with %v, but its address is not damaged", o, a.Err)
 		}
 		o.Unknown = true
 		end()

@@ -94,7 +94,8 @@ const (
 
 	loadEntity = `select ` + entityColumns + ` from {schema}.entities e where e.shard = $1 and e.tenant = $2 and e.type = $3 and e.key = $4`
 
-	// Read items until the page is full. The length of a body is known without reading it.
+	// Read items until the page is full. PostgreSQL knows the length of a body without reading the
+	// body.
 	loadMailbox = `
 select seq, at, body from (
   select m.seq, m.at, m.body, sum(octet_length(m.body)) over (order by m.seq) - octet_length(m.body) as before

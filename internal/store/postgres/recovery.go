@@ -133,7 +133,8 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 	return s.events(ctx, key, load, after, max(1, limit), maxBytes)
 }
 
-// eventsOf reads events until the page is full. The length of a body is known without reading it.
+// eventsOf reads events until the page is full. PostgreSQL knows the length of a body without
+// reading the body.
 const eventsOf = `
 select seq, at, kind, body from (
   select h.seq, h.at, h.kind, h.body, sum(octet_length(h.body)) over (order by h.seq) - octet_length(h.body) as before
@@ -162,7 +163,8 @@ func queryKept(ctx context.Context, c *pgx.Conn, scan func(pgx.Rows) error, sql 
 }
 
 // loadRun returns the statements that load a run: its row, its events, and its timers while it is
-// open. The limits of the events are the parameters more and more+1.
+// open. Of the parameters of the statements, number more is the maximum number of events, and the
+// next one is the maximum of their bytes.
 func loadRun(named string, more int) [3]string {
 	open := `run = (select e.run from {schema}.executions e where ` + named + ` and e.state < 2)`
 	return [3]string{
@@ -298,9 +300,10 @@ func decodeEvent(seq int64, at model.Time, kind int16, body []byte) (model.Event
 
 // LoadTimers returns timers of the shards up to a horizon, ordered by time.
 //
-// It reads a few timers of each shard at a time. If a shard may have more timers, LoadTimers does
-// not know the timers of that shard after the last one that it has read. So it returns only timers
-// up to the earliest such last timer of all shards. The next round continues there with larger
+// It works in rounds. A round reads a portion of the timers of each shard, in order. If it gets a
+// full portion, the shard may have more timers, and LoadTimers does not know what follows the last
+// timer that it has read. LoadTimers compares these last timers of all shards with full portions,
+// and returns only timers up to the earliest of them. The next round continues there with larger
 // portions.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
 	const load = `
@@ -341,9 +344,9 @@ cross join lateral (
 	return out, err
 }
 
-// completeTimers returns, in order, the timers up to a bound. Up to the bound, the input has all
-// timers of all shards. The input has at most portion timers of each shard, and a shard with
-// exactly portion timers may have more. The bound is nil if no shard has more.
+// completeTimers returns the timers up to a bound, in order, and the bound. The input has at most
+// portion timers of each shard, and a shard with exactly portion timers may have more. The bound is
+// the place up to which the input has all timers of all shards. It is nil if no shard has more.
 func completeTimers(timers []store.Timer, portion int) ([]store.Timer, *store.TimerMark) {
 	counts := map[model.ShardID]int{}
 	last := map[model.ShardID]*store.Timer{}
@@ -406,7 +409,8 @@ func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) (out []stor
 }
 
 // loadMessages reads the messages behind the cursors. If a number is missing, the statement does
-// not return the rows after the gap. The length of a body is known without reading it.
+// not return the rows after the gap. PostgreSQL knows the length of a body without reading the
+// body.
 const loadMessages = `
 select shard, from_shard, seq, body from (
 select x.*, sum(octet_length(x.body)) over (order by x.shard, x.from_shard, x.seq) - octet_length(x.body) as before from (
@@ -447,9 +451,10 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 	return out, len(out) == limit || size >= maxBytes && size > 0, err
 }
 
-// loadInbox reads the requests that wait in the inbox. The second condition on not_before is the
-// condition of the index, which excludes dead letters. The test for vacant names the shard in a way
-// that matches no index, so that the plan finds the run by its address.
+// loadInbox reads the requests that wait in the inbox. The second condition on not_before excludes
+// dead letters. The index has the same condition, so PostgreSQL can use it. The column vacant says
+// that the address has no current run. Its subquery compares the shard with "is not distinct from",
+// which no index supports, so that PostgreSQL finds the run by its address.
 const loadInbox = `
 select shard, id, not_before, body, seen, vacant from (
 select x.*, sum(octet_length(x.body)) over (order by x.id, x.shard) - octet_length(x.body) as before from (

@@ -6,8 +6,8 @@
 // parent of everything that the run does. The run itself becomes a span when it has ended. A nil
 // Tracer creates no spans.
 //
-// A span contains no payload, no key and no text of an error: a failure is one of the kinds that
-// docs/observability.md lists.
+// A span contains no payload, no key and no text of an error. Instead of the text, it has the kind
+// of the failure; docs/observability.md lists the kinds.
 package tracing
 
 import (
@@ -272,7 +272,7 @@ func attributeOf(a model.Address) attribute.KeyValue {
 	return attrWorkflow.String(a.Type)
 }
 
-// nameOf returns the part of the name of a span that names an address.
+// nameOf returns the name of an address, for use in the name of a span.
 func nameOf(a model.Address) string {
 	if kind, ok := strings.CutPrefix(a.Type, model.TaskPrefix); ok {
 		return "task " + kind
@@ -280,7 +280,7 @@ func nameOf(a model.Address) string {
 	return a.Type
 }
 
-// subject returns the part of the name of a span that says what a message is about.
+// subject returns what a message is about, for use in the name of a span.
 func subject(m *model.Message) string {
 	if m.Name != "" {
 		return m.Name

@@ -28,7 +28,7 @@ func (g *gateway) wrongField(ctx perdure.EntityCtx, n int) (int, error) {
 }
 
 func (g *gateway) wrongWait(ctx perdure.EntityCtx, n int) (int, error) {
-	return review.Run(g.app.With(context.Background()), "x") // want `App app used by an entity, which could cause a deadlock`
+	return review.Run(g.app.With(context.Background()), "x") // want `App app used by an entity: waiting for a call could cause a deadlock`
 }
 
 var wrongPackage = perdure.NewOperation(accounts, "count", func(ctx perdure.EntityCtx, s *account, n int) (int, error) {

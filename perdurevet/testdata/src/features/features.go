@@ -38,7 +38,7 @@ var wrongPool = perdure.NewTxActivity("pool", perdure.SQL(db), func(ctx context.
 })
 
 var wrongCommit = perdure.NewTxActivity("commit", perdure.SQL(db), func(ctx context.Context, tx *sql.Tx, n int) (int, error) {
-	return n, tx.Commit() // want `tx\.Commit ends the transaction before the outcome of the activity is in it; return, and Perdure commits`
+	return n, tx.Commit() // want `tx\.Commit ends the transaction before Perdure has stored the outcome of the activity in it; return instead: Perdure commits`
 })
 
 func settle(ctx context.Context, tx pgx.Tx, n int) (int, error) {

@@ -62,7 +62,7 @@ func wrongClosure(ctx perdure.WorkflowCtx, n int) (int, error) {
 
 func wrongDraw(ctx perdure.WorkflowCtx, n int) (string, error) {
 	return perdure.Do(ctx, "x", func(context.Context) (string, error) {
-		return ctx.UUID(), nil // want `ctx\.UUID inside a step, which does not run on replay, so later values would differ; call it before`
+		return ctx.UUID(), nil // want `ctx\.UUID inside a step: a step does not run on replay, so later values would differ; call it before`
 	})
 }
 
