@@ -1,9 +1,10 @@
 // Package codec turns values into payloads and back, according to the settings of an app (package
 // payload).
 //
-// A payload has bytes and names. The bytes are the output of the format, changed by every transform
-// of the chain that applies. The names are the name of the format and the names of these
-// transforms. A reader uses them to decode the payload. Errors never contain the encoded content.
+// A payload has bytes and names. The bytes are the output of the format, after some transforms of
+// the chain have changed it; a transform may decide not to change a value. The names are the name
+// of the format and the names of the transforms that have changed the value. A reader uses them to
+// decode the payload. Errors never contain the encoded content.
 //
 // An error of kind fault.Blocked says that an operator must change something (a key, a setting)
 // before the payload can be read or written. An error of kind fault.Unavailable says that another
@@ -78,7 +79,7 @@ func New(ctx context.Context, cfg Config) (*Codec, error) {
 		add(c.learn(t, "chain"))
 		if b, ok := payload.Blobs(t); ok {
 			if c.blobs = b; i != len(s.Chain)-1 {
-				add(errors.New("an offload is not the last of the chain: its references could not be found by clean-up"))
+				add(errors.New("an offload must be the last of the chain: otherwise clean-up could not find the references to its blobs"))
 			}
 			continue
 		}
@@ -167,7 +168,7 @@ func (c *Codec) CheckType(t reflect.Type) error {
 	return nil
 }
 
-// overhead is how many bytes larger than its value a stored payload may be.
+// overhead is by how many bytes a stored payload may be larger than its value.
 const overhead = 1 << 10
 
 // MaxStored returns the size of the largest payload in the store, if values may have up to most
@@ -213,7 +214,7 @@ func (c *Codec) redact(err error, v any) error {
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("field %q does not fit type %s", mistyped.Field, mistyped.Type)
 	}
-	return fmt.Errorf("%T: the %s does not fit the type (its error may quote the content, which is hidden)", v, c.format.Name())
+	return fmt.Errorf("%T: the %s does not fit the type (the error of the decoder is left out, because it may quote the hidden content)", v, c.format.Name())
 }
 
 // encodingName returns the recorded name of an encoding.
@@ -260,8 +261,8 @@ func (c *Codec) SealRequest(ctx context.Context, a model.Address, plain model.Pa
 	return c.sealSummed(ctx, "request", a, plain)
 }
 
-// sealSummed is Seal with a sum of the plain value. It adds the sum only if the sealed bytes cannot
-// be compared.
+// sealSummed is Seal with a sum of the plain value. It adds no sum if no transform has changed the
+// value, because the engine can compare the bytes themselves.
 func (c *Codec) sealSummed(ctx context.Context, what string, a model.Address, plain model.Payload) (model.Payload, error) {
 	p, err := c.Seal(ctx, plain)
 	if err != nil || p.Encoding == plain.Encoding {

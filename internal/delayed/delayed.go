@@ -107,7 +107,7 @@ func isFull(err error) bool {
 	return errors.As(err, &f) && f.Kind == fault.Exhausted.String()
 }
 
-// Host is an engine in this process, which gives work of every tenant to workers that run code of
+// Host is an engine in this process. It gives work of every tenant to workers that run code of
 // Perdure itself.
 type Host interface {
 	// JoinBuiltIn adds a worker that runs the workflows for every tenant.

@@ -140,7 +140,7 @@ func getFlowState(c *call) (int, any, error) {
 	return http.StatusOK, map[string]any{"state": state}, nil
 }
 
-// maxOffset bounds the offset of a page, because the server reads all executions before it.
+// maxOffset bounds the offset of a page, because the server reads all executions before the page.
 const maxOffset = 10_000
 
 // listStatuses are the statuses that lists can be filtered by.
@@ -478,8 +478,8 @@ func rejectPromise(c *call) (int, any, error) {
 	return c.settle(nil, (&model.Failure{Message: m.Error}).Bounded())
 }
 
-// settle settles the promise that a request names: by its id, by its key, or, as older clients do,
-// by execution and name.
+// settle settles the promise that a request names. A request names a promise by its id or by its
+// key; older clients name it by its execution and name.
 func (c *call) settle(value []byte, f *model.Failure) (int, any, error) {
 	id := strings.TrimPrefix(c.r.PathValue("id"), "id:")
 	if key, ok := strings.CutPrefix(c.r.PathValue("id"), "key:"); ok {

@@ -89,7 +89,7 @@ func ParseKeys(data []byte) (*KeySet, error) {
 		s.keys[k.Kid] = key
 	}
 	if len(s.keys) == 0 {
-		return nil, fault.New(fault.Invalid, "the key set has no key for signatures with RS256, ES256 or EdDSA that has an id")
+		return nil, fault.New(fault.Invalid, "the key set has no key with an id (kid) for signatures with RS256, ES256 or EdDSA")
 	}
 	return s, nil
 }

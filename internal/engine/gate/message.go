@@ -47,9 +47,10 @@ func (g *Gate) CompareWants(now model.Time, id rule.Resource, w Wants) {
 	g.exchange(now, r)
 }
 
-// Own makes this node the owner of the given limits, and of every other limit on this node for
-// which owns is now true. The gate already has all replies of the previous owners. told are
-// messages of this node that the previous owners have not received yet.
+// Own makes this node the owner of the given limits. For a limit that is not in owners, but which
+// this node uses and now owns (see New), fresh makes a new owner. The gate already has all replies
+// of the previous owners. told are messages of this node that the previous owners have not received
+// yet.
 func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told []Message, fresh func(limit.Numbers) *limit.Owner) {
 	for id, o := range owners {
 		g.resource(now, id, o.Numbers()).owner = o
@@ -76,8 +77,8 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 		}
 		g.exchange(now, r)
 
-		// Only a refusal tells a task when the next token accrues. The waiting tasks were refused
-		// before this node owned the limit, so they have to ask again.
+		// Only the owner of a limit knows when the next token accrues. This node could not tell
+		// that time to the tasks that it refused earlier, so these tasks have to ask again.
 		if _, token := r.local.Shortage(); token {
 			g.wake(r)
 		}
@@ -128,9 +129,8 @@ type Row struct {
 }
 
 // Dirty returns the breakers whose state or probes have changed and must be stored. It returns each
-// change once. Only a node that owns its breakers needs Dirty, which means that no other node uses
-// the store. Limits need no rows in that case: after a restart the dispatcher finds their holders
-// again (Hold).
+// change once. Only a node that uses the store alone, and so owns its breakers, needs Dirty. Limits
+// need no rows in that case: after a restart the dispatcher finds their holders again (Hold).
 func (g *Gate) Dirty() (list []Row, err error) {
 	for _, c := range g.dirty {
 		c.listed = false
@@ -190,7 +190,7 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	c.owner = b
 	for _, e := range g.entries { // the order does not matter, because all lose their permit
 		if e.breaker == c {
-			e.permit = breaker.Permit{} // another call may have the same number by now
+			e.permit = breaker.Permit{} // another call may get its number
 		}
 	}
 

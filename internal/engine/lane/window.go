@@ -120,8 +120,7 @@ func (w *window) fallBehind(n *line, from store.TimerMark) {
 	}
 }
 
-// catchUp notes that the window knows the timers of a line up to the same place as the timers of
-// all other lines.
+// catchUp notes that the window knows a line up to the same place as it knows all other lines.
 func (w *window) catchUp(n *line) {
 	if n.behind {
 		n.behind, n.from = false, store.TimerMark{}

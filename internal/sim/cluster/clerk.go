@@ -502,7 +502,7 @@ func (p *Proc) Read(to model.Address, reply func(*lane.Answer)) {
 			for _, r := range reasons {
 				s.RecordExplanation(s.Ledger.Address(to), r)
 				if (r.Code == model.WaitPoison || r.Code == model.WaitCorrupt || r.Code == model.WaitNewer) && !s.Ledger.Address(to).Sick {
-					s.Fail("I14: %s is quarantined, and there is nothing wrong with it: %s", to, r)
+					s.Fail("I14: %s is quarantined, but nothing has damaged it: %s", to, r)
 				}
 			}
 		case ok:

@@ -56,7 +56,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 			s.Fail("L2: a worker hears that %s is closed, and it is open", scenario.Short(c.Run))
 		}
 		if (strings.Contains(c.Reason, "quarantined") || strings.Contains(c.Reason, "cannot be understood")) && r != nil && !r.Address.Sick {
-			s.Fail("I14: %s is quarantined, and there is nothing wrong with it: %s", r.Address.Name, c.Reason)
+			s.Fail("I14: %s is quarantined, but nothing has damaged it: %s", r.Address.Name, c.Reason)
 		}
 		if strings.Contains(c.Reason, "could not be stored") && r != nil && !r.Address.Sick {
 			if w := sh.inc.p.worker(c.Worker); w != nil && !w.Leaving {

@@ -438,7 +438,7 @@ func (l *ledger) checkDeferral(b *store.Batch, row *store.InboxRow) {
 		return
 	}
 	if a := l.Address(row.Message.To); !a.Sick {
-		l.Fail("I14: a message to %s is put off, and there is nothing wrong with it", a.Name)
+		l.Fail("I14: a message to %s is put off, but nothing has damaged it", a.Name)
 	}
 	if l.Inbox[row.ID] == nil {
 		c := *row

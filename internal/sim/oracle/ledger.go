@@ -482,7 +482,7 @@ func (l *ledger) mark(b *store.Batch, row *store.MarkRow) {
 		switch row.Blocked.Code {
 		case model.WaitPoison, model.WaitCorrupt, model.WaitNewer:
 			if !r.Address.Sick {
-				l.Fail("I14: %s is quarantined, and there is nothing wrong with it: %s", r.Address.Name, row.Blocked)
+				l.Fail("I14: %s is quarantined, but nothing has damaged it: %s", r.Address.Name, row.Blocked)
 			}
 			l.s.Did(scenario.OpQuarantined)
 			r.Address.quarantined = true

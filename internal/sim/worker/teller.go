@@ -21,7 +21,7 @@ type Teller struct {
 	ID      lane.WorkerID
 	Offer   model.EntityOffer
 	Held    []uint64 // generations of hand-overs that the teller has not reported
-	Kept    bool     // the teller has kept calls that it had, so it may exceed its slots
+	Kept    bool     // it has kept calls although no slot was free, so it may exceed its slots
 	leaving bool
 	gone    bool
 }

@@ -56,7 +56,7 @@ type Worker struct {
 	Host    host
 	ID      lane.WorkerID
 	Offer   model.Offer
-	Kept    bool // the worker has kept work that it already had, so it may exceed its slots
+	Kept    bool // it has kept work although no slot was free, so it may exceed its slots
 	Bad     bool // the worker cannot run any program
 	Leaving bool
 	gone    bool

@@ -92,7 +92,7 @@ func (o *action) answerCall(a *lane.Answer, again, end func()) {
 		refused()
 	case kind == fault.Blocked:
 		if !s.Ledger.Address(m.To).Sick {
-			s.Fail("I14: %s: refused with %v, but its address is not damaged", o, a.Err)
+			s.Fail("I14: %s: refused with %v, but nothing has damaged the entity", o, a.Err)
 		}
 		o.Unknown = true
 		end()

@@ -455,7 +455,7 @@ func (o *action) answer(a *lane.Answer, then func()) {
 		end()
 	case kind == fault.Blocked:
 		if o.Message.Kind != model.MessageQuery && !s.Ledger.Address(o.Message.To).Sick {
-			s.Fail("I14: %s: %v, and there is nothing wrong with it", o, a.Err)
+			s.Fail("I14: %s: %v, but nothing has damaged it", o, a.Err)
 		}
 		o.Refused = a.Err
 		end()

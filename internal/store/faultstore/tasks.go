@@ -79,7 +79,7 @@ func (f *Store) NameWorkers(ctx context.Context, w store.WorkerNames) error {
 	return err
 }
 
-// WorkerHomes returns the homes of remote workers.
+// WorkerHomes returns the homes of remote workers (the servers that they are connected to).
 func (f *Store) WorkerHomes(ctx context.Context) ([]model.NodeID, error) {
 	return call(ctx, f, WorkerHomes, nil, func() ([]model.NodeID, error) { return f.inner.WorkerHomes(ctx) })
 }

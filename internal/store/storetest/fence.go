@@ -10,11 +10,11 @@ import (
 )
 
 var fenceTests = []test{
-	{name: "a batch that does not follow commits nothing", run: testFence},
+	{name: "a batch with a wrong number or lane commits nothing", run: testFence},
 	{name: "a refused batch leaves the fence where it was", run: testFenceAfterRefusal},
 	{name: "lanes of a node are independent", run: testLanes},
 	{name: "a batch cannot overtake the one before", run: testOvertake},
-	{name: "refence tells what landed and ends the old epoch", run: testRefence},
+	{name: "refence returns the last batch and ends the old epoch", run: testRefence},
 	{name: "refence of a lane that is not ours", run: testRefenceFenced},
 	{name: "a fenced node does nothing", run: testFencedNode},
 }
@@ -253,5 +253,5 @@ func testFencedNode(x *suite) {
 	}
 
 	before.Owners, after.Owners = nil, nil
-	x.Want("contents after the zombie tried", before, after)
+	x.Want("contents after the calls of the fenced node", before, after)
 }
