@@ -179,6 +179,13 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestClaimsShareBatchesAgain$")},
 	},
 	{
+		name:  "a batch before an unreadable message waits for calls",
+		file:  "internal/engine/lane/ahead.go",
+		old:   "	if at := l.nextAsideTry(); at != 0 && at <= now {\n",
+		new:   "	if false {\n",
+		tests: [][]string{laneTest("TestBatchBeforeAnUnreadableMessageDoesNotWaitForCalls$")},
+	},
+	{
 		name:  "a claim is handed over whose worker may no longer be silent",
 		file:  "internal/engine/lane/handover.go",
 		old:   " || l.isLate(t.Since, t.Spec.Silence) {",
