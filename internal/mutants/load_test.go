@@ -132,8 +132,8 @@ var load = []mutant{
 	{
 		name:  "proposals that the store has not taken count as proposals that had a batch of their own",
 		file:  "internal/engine/lane/input.go",
-		old:   "	_, in.lone = e.tasks.apart[ref.ID]\n",
-		new:   "	_, in.lone = e.tasks.apart[ref.ID]\n	delete(e.tasks.apart, ref.ID)\n",
+		old:   "e.tasks.apart[ref.ID] == ref.Run\n",
+		new:   "e.tasks.apart[ref.ID] == ref.Run\n	delete(e.tasks.apart, ref.ID)\n",
 		tests: [][]string{laneTest("TestVoidProposalsAfterARefusal$|TestLoneClaimBehindARefusedBatch$")},
 	},
 	{
@@ -141,7 +141,7 @@ var load = []mutant{
 		file:  "internal/engine/lane/lone.go",
 		old:   "		return l.open.isKept()\n",
 		new:   "		return false\n",
-		tests: [][]string{laneTest("TestPoisonClaimInABusyLane$")},
+		tests: [][]string{laneTest("TestLoneClaimsInALaneThatNeverRests$")},
 	},
 	{
 		name:  "a lone input waits until the lane is idle",
@@ -173,9 +173,9 @@ var load = []mutant{
 	},
 	{
 		name:  "the next task of an address has batches of its own because of the one before",
-		file:  "internal/engine/lane/entries.go",
-		old:   "	if len(e.tasks.apart) > 0 {\n",
-		new:   "	if false {\n",
+		file:  "internal/engine/lane/input.go",
+		old:   "e.tasks.apart[ref.ID] == ref.Run\n",
+		new:   "!e.tasks.apart[ref.ID].IsZero()\n",
 		tests: [][]string{laneTest("TestClaimsShareBatchesAgain$")},
 	},
 	{

@@ -1,7 +1,6 @@
 package lane
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/perdure/perdure/internal/core"
@@ -31,9 +30,6 @@ func (l *Lane) entry(a model.Address) *entry {
 func (l *Lane) setRun(e *entry, x *core.Execution) {
 	e.x, e.known, e.reading.bare, e.wait.paused = x, true, false, nil
 	e.tasks.forget()
-	if len(e.tasks.apart) > 0 {
-		maps.DeleteFunc(e.tasks.apart, func(id string, _ struct{}) bool { return x == nil || x.Task(id) == nil })
-	}
 }
 
 // forget drops the state of the run, which the lane reads again. Batches in flight are not

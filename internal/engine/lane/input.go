@@ -265,7 +265,7 @@ func newTaskInput(e *entry, ref *model.TaskRef) taskInput {
 // newProposal returns the base of a proposal of the board.
 func newProposal(e *entry, ref *model.TaskRef) taskInput {
 	in := newTaskInput(e, ref)
-	_, in.lone = e.tasks.apart[ref.ID]
+	in.lone = e.tasks.apart != nil && e.tasks.apart[ref.ID] == ref.Run
 	return in
 }
 

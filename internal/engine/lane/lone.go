@@ -63,9 +63,9 @@ func (l *Lane) keepApart(inputs []input) {
 		}
 		if e := l.entries[*in.base().address]; e != nil {
 			if e.tasks.apart == nil {
-				e.tasks.apart = map[string]struct{}{}
+				e.tasks.apart = map[string]model.RunID{}
 			}
-			e.tasks.apart[in.task()] = struct{}{}
+			e.tasks.apart[in.task()] = in.base().run
 		}
 	}
 }

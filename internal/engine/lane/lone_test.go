@@ -206,12 +206,9 @@ func TestClaimsShareBatchesAgain(t *testing.T) {
 		r, b := refusedTogether(t, 3)
 		r.refuse = nil
 		if ended {
-			for i := range 3 {
-				r.send(model.Message{Kind: model.MessageTerminate, To: taskAt(fmt.Sprint(i))}, nil)
-			}
-			r.settle()
 			b.Slots(r.now, 1, 0) // the new tasks do not begin at once
 			for i := range 3 {
+				r.send(model.Message{Kind: model.MessageTerminate, To: taskAt(fmt.Sprint(i))}, nil)
 				m := theTask(fmt.Sprint(i))
 				m.Reuse = model.ReuseAlways
 				r.send(m, fmt.Sprint("again ", i))
