@@ -11,8 +11,8 @@ var hardships = []mutant{
 	{
 		name:  "a large batch that always times out is not split",
 		file:  "internal/engine/lane/careful.go",
-		old:   "	if len(first) < 2 && !(passed && len(first) == 1) {\n		return false\n	}\n	l.recovery.reset()\n",
-		new:   "	if len(first) >= 0 || passed {\n		return false\n	}\n	l.recovery.reset()\n",
+		old:   "	if len(first) == 0 || single && !passed {\n		return false\n	}\n	l.recovery.reset()\n",
+		new:   "	if len(first) >= 0 || single && passed {\n		return false\n	}\n	l.recovery.reset()\n",
 		tests: [][]string{hard("3")},
 	},
 	{

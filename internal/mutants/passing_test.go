@@ -89,15 +89,15 @@ var passing = []mutant{
 	{
 		name:  "the sender is quarantined for what a passed message did",
 		file:  "internal/engine/lane/careful.go",
-		old:   "	case len(first) == 1 && (freed || passed):\n",
-		new:   "	case len(first) == 1 && (freed || passed && false):\n",
+		old:   "	case single && (freed || passed):\n",
+		new:   "	case single && (freed || passed && false):\n",
 		tests: [][]string{laneTest("TestRefusedBatchWithPassedMessages$")},
 	},
 	{
 		name:  "a late batch keeps the messages that it has passed on",
 		file:  "internal/engine/lane/careful.go",
-		old:   "!(passed && len(first) == 1)",
-		new:   "!(passed && len(first) == 1 && false)",
+		old:   "single && !passed {",
+		new:   "single && (!passed || true) {",
 		tests: [][]string{laneTest("TestLateBatchWithPassedMessages$")},
 	},
 	{

@@ -43,9 +43,13 @@ func (l *Lane) noteSpeed(now model.Time, j *job) {
 }
 
 // waitsForCalls reports whether the open batch stays open for the results of calls that run ahead.
+// It does not while an unreadable message waits for the end of the open batch (see moveAside).
 func (l *Lane) waitsForCalls(now model.Time) bool {
 	b := l.open
 	if len(b.ahead) == 0 || l.batchFull() || l.backlog.len() > 0 || l.recovery.careful() {
+		return false
+	}
+	if at := l.nextAsideTry(); at != 0 && at <= now {
 		return false
 	}
 	if b.until == 0 {

@@ -242,3 +242,36 @@ func TestCallsAfterACrash(t *testing.T) {
 	call(late, "late", false)
 	r.wantState(a, "0;1;early;2;old;late;")
 }
+
+// A message that cannot be read is behind a message that the open batch consumes, so the lane moves
+// it aside after this batch. The batch does not wait for a call that runs ahead. Otherwise the lane
+// would try to move the message aside all the time.
+func TestBatchBeforeAnUnreadableMessageDoesNotWaitForCalls(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t, waitsAhead)
+	r.join(1)
+	r.joinEntities(2)
+	from, to := in(0, 0), ledger("a")
+	r.operation(to, "add", "0", "first")
+	r.work()
+	r.startRun(from)
+	r.turn(from, commandTurn(callOf("c", "", "1", to)))
+	r.flush()
+	if r.commit != nil || len(r.operations) != 1 {
+		t.Fatalf("%d hand-overs, in flight %+v: want one hand-over, and a batch that waits for it", len(r.operations), r.commit)
+	}
+
+	s := signals(from, 1, 1)
+	f.sendDamaged(0, &s[0], nil)
+	r.l.MailWaits()
+	r.flush()
+	r.read()
+	if r.commit == nil {
+		t.Errorf("no batch is in flight, and the lane wants to be woken at %d, now is %d", r.l.Wake(), r.now)
+	}
+	r.work()
+	r.wantState(to, "0;1;")
+	if n := len(r.deadLetters()); n != 1 {
+		t.Errorf("%d dead letters, want 1", n)
+	}
+}

@@ -28,11 +28,8 @@ type building struct {
 	// confirms says that the batch is committed even if it writes nothing; see Lane.confirm.
 	confirms bool
 
-	// how many proposals of the board the batch has, if each must be alone in a batch; see
-	// Lane.apart
-	proposals int
-	requests  []model.RunID // inbox rows that the batch moves out of the way; see aside.go
-	asides    []Aside       // messages that the batch moves out of the way
+	requests []model.RunID // inbox rows that the batch moves out of the way; see aside.go
+	asides   []Aside       // messages that the batch moves out of the way
 
 	// ahead has the hand-overs of calls that the batch stores and that workers already run, and
 	// until says how long the batch waits for their results; see ahead.go.

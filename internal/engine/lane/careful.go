@@ -13,7 +13,8 @@ import (
 // batch.
 func (l *Lane) handleRefusal(now model.Time, err error) {
 	l.recovery.reset()
-	first, freed, passed := l.flight.inputs, len(l.flight.frees) > 0, len(l.flight.batch.Passed) > 0
+	first, single := l.flight.inputs, l.isSingle()
+	freed, passed := len(l.flight.frees) > 0, len(l.flight.batch.Passed) > 0
 	if len(first) == 0 && freed {
 		l.retryFree(now, err)
 		return
@@ -23,24 +24,26 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	}
 
 	var run model.RunID // the run of the input, if the input is alone in the batch
-	if len(first) == 1 {
+	if single {
 		run = l.storedRun(first[0])
+	} else {
+		l.keepApart(first)
 	}
 	rest := l.undo(now)
-	if len(first) > 1 {
-		l.apart = proposals(first) + proposals(rest)
-	}
 
 	var chunks []chunk
 	switch {
 	case len(first) == 0:
-	case len(first) == 1 && (freed || passed):
+	case single && (freed || passed):
 		// Apply the input once more without freeing a shard and without passing messages on. The
 		// store may have refused the freeing, or a change that a passed message made at another
 		// address.
 		chunks = []chunk{first}
-	case len(first) == 1:
+	case single:
 		chunks = l.isolate(now, first[0], run, err)
+		if others := first[1:]; len(others) > 0 {
+			chunks = append(chunks, others)
+		}
 	default:
 		half := len(first) / 2
 		chunks = []chunk{first[:half:half], first[half:]}
@@ -48,52 +51,12 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	l.applyAgain(chunks, rest)
 }
 
-// proposals counts the inputs that are proposals of the board. When the lane drops a batch, it
-// reports the tasks of the batch to the board again, which makes the old proposals void. They have
-// no effect when the lane applies them again, and the board makes new ones.
-func proposals(inputs []input) (n int) {
-	for _, in := range inputs {
-		if in.proposal() {
-			n++
-		}
-	}
-	return n
-}
-
-// isApart reports whether a proposal has to wait for the next batch. Proposals of a refused batch
-// have no effect when the lane applies them again in halves, so the halves never show which of them
-// the store refuses. The board would propose all of them together again. So the lane puts each of
-// the next proposals that have an effect into a batch of its own.
-func (l *Lane) isApart(in input) bool {
-	return l.apart > 0 && l.open.proposals > 0 && in.proposal()
-}
-
-// countApart counts a proposal that has written something into the open batch. A void proposal does
-// not count: while the lane applies a refused batch again, the board makes proposals that are void
-// by the time the lane applies them. If these counted, the next proposals with an effect would
-// share a batch, and the store would refuse this batch again and again.
-func (l *Lane) countApart() {
-	if l.apart > 0 && !l.recovery.careful() {
-		l.apart--
-		l.open.proposals++
-	}
-}
-
-// isLone reports whether an input has to wait for the next batch, because either this input or one
-// in the open batch needs a batch of its own. An input needs its own batch if it is a message of a
-// refused batch for which the lane had to read something again (see applyChunk). The lane applies
-// such a message after all halves. If it shared a batch with another input, the store would refuse
-// both again and again.
-func (l *Lane) isLone(in input) bool {
-	if len(l.open.inputs) == 0 {
-		return false
-	}
-	first, isMessage := l.open.inputs[0].(*messageInput)
-	if isMessage && first.lone {
-		return true
-	}
-	m, isMessage := in.(*messageInput)
-	return isMessage && m.lone
+// isSingle reports whether all rows in the flight come from one input, which is the first of its
+// inputs. If the lane kept the batch for that input, other inputs of the same address may be in the
+// batch too, but they write nothing: they only wait for the commit (see record). While the lane
+// applies inputs of a refused batch again, it keeps no batch for one input.
+func (l *Lane) isSingle() bool {
+	return len(l.flight.inputs) == 1 || l.flight.isKept() && !l.recovery.careful()
 }
 
 // split handles a batch that the store repeatedly did not take in time and that can no longer land.
@@ -109,18 +72,18 @@ func (l *Lane) split(now model.Time) bool {
 		return true
 	}
 
-	passed := len(l.flight.batch.Passed) > 0
-	if len(first) < 2 && !(passed && len(first) == 1) {
+	single, passed := l.isSingle(), len(l.flight.batch.Passed) > 0
+	if len(first) == 0 || single && !passed {
 		return false
 	}
 	l.recovery.reset()
 	l.budget.narrow(l.flight.bytes)
 	rest := l.undo(now)
-	if len(first) == 1 {
+	if single {
 		l.applyAgain([]chunk{first}, rest) // this time without passing messages on
 		return true
 	}
-	l.apart = proposals(first) + proposals(rest)
+	l.keepApart(first)
 	half := halfOf(first)
 	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)
 

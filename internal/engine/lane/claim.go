@@ -15,7 +15,7 @@ func (l *Lane) Claim(now model.Time, ref model.TaskRef, id queue.WorkerID, name 
 	// The lane makes no claims in a shard that it gives up. The board forgets the tasks of the
 	// shard when the shard is gone.
 	if e := l.taskEntry(&ref); e != nil && !e.shard.draining {
-		l.take(now, e, &claimInput{newTaskInput(e, &ref), id, name})
+		l.take(now, e, &claimInput{newProposal(e, &ref), id, name})
 	}
 }
 
@@ -76,9 +76,6 @@ type taskDecision struct {
 func (l *Lane) recordTask(now model.Time, e *entry, in input, d *taskDecision) {
 	run, refusal := e.run(), d.Refusal()
 	b := l.record(e, in, &d.Decision)
-	if in.proposal() && d.HasWrites() {
-		l.countApart()
-	}
 	if r, ok := in.(*reportInput); ok {
 		l.afterCommit(e, effect{kind: effSettled, entry: e, report: r, err: refusal})
 	}
@@ -195,7 +192,7 @@ func (in *expiryInput) proposal() bool { return true }
 // deadline.
 func (l *Lane) Expire(now model.Time, ref model.ClaimRef, held bool, what string) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
-		l.take(now, e, &expiryInput{newTaskInput(e, &ref.TaskRef), held, ref.Claim, what})
+		l.take(now, e, &expiryInput{newProposal(e, &ref.TaskRef), held, ref.Claim, what})
 	}
 }
 

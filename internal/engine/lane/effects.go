@@ -18,6 +18,7 @@ func (l *Lane) publish(now model.Time, b *building) {
 		}
 	}
 
+	l.joinAgain(b)
 	l.letInputsGo(b)
 	l.finishAside(b)
 

@@ -216,6 +216,9 @@ type taskBook struct {
 	// claims whose progress arrived while the state of the run was dropped
 	unhanded []*Load
 	written  map[string]*taskData // data by task, for tasks that write data; nil when none does
+	// The tasks whose proposals get a batch of their own, with their runs, see keepApart. It is nil
+	// when there are none.
+	apart map[string]model.RunID
 }
 
 // isExecuting reports whether a worker of this node executes a task of the run.

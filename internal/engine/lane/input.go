@@ -43,6 +43,7 @@ type inputBase struct {
 	since   model.Time     // when the lane took it
 	held    int            // bytes that budget.used includes for it
 	kept    bool           // budget.kept includes these bytes instead
+	lone    bool           // it gets a batch of its own, see lone.go
 }
 
 func (b *inputBase) base() *inputBase { return b }
@@ -95,7 +96,6 @@ type messageInput struct {
 
 	barred      bool // it is a removal by force that the store has refused
 	refusedOnce bool // it is an order for a quarantined address, and has been refused once
-	lone        bool // it gets a batch of its own, see isLone
 }
 
 // lookup is what the lane knows about earlier uses of the request id of a message.
@@ -260,6 +260,13 @@ func (in *taskInput) task() string { return in.id }
 
 func newTaskInput(e *entry, ref *model.TaskRef) taskInput {
 	return taskInput{inputBase{address: &e.address, run: ref.Run}, ref.ID}
+}
+
+// newProposal returns the base of a proposal of the board.
+func newProposal(e *entry, ref *model.TaskRef) taskInput {
+	in := newTaskInput(e, ref)
+	in.lone = e.tasks.apart != nil && e.tasks.apart[ref.ID] == ref.Run
+	return in
 }
 
 // claimInput gives a task to a worker, as the board proposes.

@@ -34,7 +34,7 @@ type Lane struct {
 	flight    *building // nil when no batch is in flight
 	spare     *building // memory of an earlier batch
 	recovery  recovery
-	apart     int    // how many of the next proposals with an effect get a batch each, see isApart
+	lone      lone   // whether the next batch is for a lone input, see lone.go
 	delays    delays // how long messages for quarantined addresses are put off
 	hurried   bool   // the node stops, see Hurry
 	farewells int    // failed attempts in a row since the node began to stop

@@ -147,7 +147,7 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 // loseClaim lets an attempt fail because its worker is gone. The failure waits behind the other
 // inputs of the entry.
 func (l *Lane) loseClaim(e *entry, t *core.Task) {
-	in := &expiryInput{newTaskInput(e, &model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID}), true, t.Claim, model.FailureLost}
+	in := &expiryInput{newProposal(e, &model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID}), true, t.Claim, model.FailureLost}
 	l.budget.hold(in)
 	e.backlog.inputs = append(e.backlog.inputs, in)
 	l.schedule(e)

@@ -22,7 +22,7 @@ func (l *Lane) ready(e *entry, in input) bool {
 	switch {
 	case e.reading.active || e.pending.starting || e.pending.removing || l.recovery.careful():
 		return false
-	case int(e.pending.served) >= l.cfg.PerKey || l.batchFull() || l.isApart(in) || l.isLone(in):
+	case l.isKeptFrom(in) || int(e.pending.served) >= l.cfg.PerKey || l.batchFull():
 		return false
 	}
 	return in.ready(l, e)
@@ -111,11 +111,7 @@ func (l *Lane) serveBacklog(now model.Time) {
 	}
 
 	for _, e := range l.backlog.take() {
-		for len(e.backlog.inputs) > 0 && l.ready(e, e.backlog.inputs[0]) {
-			in := e.backlog.inputs[0]
-			e.backlog.inputs[0] = nil
-			e.backlog.inputs = e.backlog.inputs[1:]
-			l.apply(now, e, in)
+		for l.serveFirst(now, e) {
 		}
 		if len(e.backlog.inputs) > 0 {
 			l.schedule(e)
@@ -124,6 +120,20 @@ func (l *Lane) serveBacklog(now model.Time) {
 			l.maybeDrop(e)
 		}
 	}
+}
+
+// serveFirst applies the first waiting input of an entry. It returns false if no input waits, or if
+// the lane cannot apply that input now.
+func (l *Lane) serveFirst(now model.Time, e *entry) bool {
+	if len(e.backlog.inputs) == 0 || !l.ready(e, e.backlog.inputs[0]) {
+		return false
+	}
+	in := e.backlog.inputs[0]
+	e.backlog.inputs[0] = nil
+	e.backlog.inputs = e.backlog.inputs[1:]
+	l.apply(now, e, in)
+
+	return true
 }
 
 func (b *inputBase) ready(l *Lane, e *entry) bool { return l.ensureKnown(e) }

@@ -47,9 +47,13 @@ func (l *Lane) Flush(now model.Time) {
 	l.feed(now)
 	l.nextSolo(now)
 	l.serveBacklog(now)
+	l.serveLone(now)
 	l.moveAside(now)
 	l.drainShards(now)
 	l.seal(now)
+	if !l.lone.others {
+		l.serveLone(now) // before the other inputs that come while the batch is in flight
+	}
 	l.recover(now)
 	l.feed(now)
 	l.readOn()

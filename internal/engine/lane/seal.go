@@ -60,6 +60,7 @@ func (l *Lane) seal(now model.Time) {
 	b := l.open
 	if !b.empty() || l.acked.tidy && !l.recovery.careful() {
 		l.open = l.newBuilding()
+		l.lone.others = b.isKept()
 		l.send(now, b)
 		return
 	}
