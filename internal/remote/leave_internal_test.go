@@ -342,6 +342,9 @@ func TestWorkerLeavesAServerThatComesBack(t *testing.T) {
 		if want := []pb.Role{pb.Role_ROLE_TASKS, pb.Role_ROLE_WORKFLOWS}; !isDone(t, left) || !slices.Equal(s.s.left, want) {
 			t.Errorf("%v have left", s.s.left)
 		}
+		if alone, _ := s.isAlone(); alone {
+			t.Error("the worker still takes the server for gone")
+		}
 		if !isDone(t, leave(t.Context(), s.entities)) || !slices.Contains(s.s.left, pb.Role_ROLE_ENTITIES) {
 			t.Error("the last role has not left in order, although the server is there")
 		}
