@@ -56,6 +56,11 @@ func (a *App) Wait(ctx context.Context) error {
 // for steps no longer than the DrainTimeout of embedded.Config or Dialer, and for tasks no longer
 // than TaskConfig.DrainTimeout. Open executions continue when a process opens the store again.
 //
+// If no server of Dial answers, Close waits for one only while this process has something that a
+// server would ask for: running steps, tasks or calls, or their outcomes. It waits no longer than
+// the DrainTimeout. If the process has nothing of this kind, Close tries to connect once more, and
+// then returns without an error.
+//
 // Close does not wait for a store that accepts no commits, for example because its disk is full. It
 // tries a few more times within a second, and then returns an ErrUnavailable that says what is not
 // stored. Close loses nothing that the engine has acknowledged: pending calls get an error with the

@@ -69,6 +69,13 @@ type Survivor interface {
 	Lose(run model.RunID, generation uint64)
 }
 
+// Keeper is a Survivor that knows what it keeps.
+type Keeper interface {
+	Survivor
+	// Keeps reports whether the worker still has a body or an outcome of a lost run.
+	Keeps(run model.RunID) bool
+}
+
 // Activation is a run that the engine gives to a worker.
 type Activation = model.Activation
 

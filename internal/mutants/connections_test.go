@@ -159,4 +159,32 @@ var connections = []mutant{
 		new:   "	if true {\n		return withCaller(ctx, Caller{Tenant: \"default\"}), nil\n	}\n	before := ctx\n",
 		tests: [][]string{{"./internal/grpcapi", "-run", "TestCallsWithoutCredential$"}},
 	},
+	{
+		name:  "a worker that has nothing waits for a server that is gone",
+		file:  "internal/remote/outage.go",
+		old:   "w.outage.trying, w.outage.alone = false, w.outage.alone || alone\n",
+		new:   "w.outage.trying = false\n",
+		tests: remoteTest("TestIdleWorkerLeavesADeadServer$"),
+	},
+	{
+		name:  "a worker that leaves pauses before it tries to connect",
+		file:  "internal/remote/work.go",
+		old:   "		case <-w.hurry:\n",
+		new:   "",
+		tests: remoteTest("TestIdleWorkerLeavesADeadServer$|TestWorkerLeavesAServerThatComesBack$"),
+	},
+	{
+		name:  "a worker that has a run does not wait for the next server",
+		file:  "internal/remote/outage.go",
+		old:   "		if !h.released {\n",
+		new:   "		if false && h.released {\n",
+		tests: remoteTest("TestBusyWorkerWaitsForAServer$"),
+	},
+	{
+		name:  "a worker that leaves takes an old error of gRPC for the answer of every address",
+		file:  "internal/remote/outage.go",
+		old:   "	if leaving && !fresh && !connected && unreachable(err) {\n",
+		new:   "	if leaving && !fresh && !connected && false {\n",
+		tests: remoteTest("TestLeaveTriesEachAddress$"),
+	},
 }

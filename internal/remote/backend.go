@@ -60,6 +60,10 @@ func Dial(ctx context.Context, cfg Config) (*Backend, error) {
 	}
 	b := newBackend(conn, cfg)
 	b.close, b.servers = conn.Close, servers
+	b.redial = func() (*grpc.ClientConn, error) {
+		another, _, err := cfg.connect()
+		return another, err
+	}
 	servers.left = b.shared.moveOn
 	if err := b.introduce(ctx); err != nil {
 		_ = b.Close() // the first error is more useful

@@ -195,16 +195,17 @@ func outgoing(ctx context.Context) (context.Context, context.CancelFunc) {
 // unreachable reports whether an error says that no server has answered. An error that a server
 // returns always has a detail, regardless of its code.
 func unreachable(err error) bool {
-	st, ok := status.FromError(err)
-	if !ok || st.Code() != codes.Unavailable {
-		return false
-	}
-	for _, d := range st.Details() {
+	return status.Code(err) == codes.Unavailable && !isAnswer(err)
+}
+
+// isAnswer reports whether a server of Perdure has returned an error.
+func isAnswer(err error) bool {
+	for _, d := range status.Convert(err).Details() {
 		if _, answered := d.(*pb.ErrorDetail); answered {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // errDisconnected is the error of calls that are under way when the program closes the connection.

@@ -197,11 +197,15 @@ func (m *membership) takeJoined(err error) (again bool) {
 }
 
 // leave gives the role up and waits until the server has taken back all runs or claims of the role.
-func (m *membership) leave(ctx context.Context) error {
+// If no server answers, and idle reports that the role has nothing that a server would ask for,
+// leave does not wait.
+func (m *membership) leave(ctx context.Context, idle func() bool) error {
 	defer m.setGone()
 	if !m.patient {
 		m.setGone()
 	}
+	m.w.beginLeave()
+	defer m.w.endLeave()
 
 	for {
 		m.w.mu.Lock()
@@ -211,7 +215,12 @@ func (m *membership) leave(ctx context.Context) error {
 		if refused {
 			return nil // the role no longer holds anything
 		}
-		err := m.sendLeave(ctx, on)
+		item := m.leaveItem(ctx)
+		if alone, _ := m.w.isAlone(); alone && idle() {
+			_ = on.Post(item, size(item)) // a server may answer after all while other roles wait
+			return nil
+		}
+		err := on.Send(ctx, item, size(item))
 		lost := errors.Is(err, errLost)
 		switch {
 		case lost && !m.patient:
@@ -222,27 +231,42 @@ func (m *membership) leave(ctx context.Context) error {
 			changed = moved
 		}
 
-		select {
-		case err := <-m.leaves:
+		again, err := m.awaitLeft(ctx, changed, idle)
+		if !again {
 			return err
-		case <-changed:
-			if !m.patient {
-				return nil // the role no longer holds anything
-			}
-		case <-ctx.Done():
-			return fault.New(fault.KindOf(ctx.Err()), "leave the server: %w", context.Cause(ctx))
 		}
 	}
 }
 
-// sendLeave tells the server that the role leaves, and how long the worker waits for the answer.
-func (m *membership) sendLeave(ctx context.Context, on *session) error {
+// awaitLeft waits for the answer to a leave, or until changed is closed. again says that the role
+// must leave once more, in another session.
+func (m *membership) awaitLeft(ctx context.Context, changed <-chan struct{}, idle func() bool) (again bool, err error) {
+	for {
+		alone, missed := m.w.isAlone()
+		if alone && idle() {
+			m.w.cfg.Log.Debug("no server answers, and the worker has nothing for it; the worker leaves", "role", m.offered.GetRole().String())
+			return false, nil
+		}
+		select {
+		case err := <-m.leaves:
+			return false, err
+		case <-changed:
+			return m.patient, nil // any other role no longer holds anything
+		case <-missed: // the role may hold nothing by now
+		case <-ctx.Done():
+			m.w.giveUp()
+			return false, fault.New(fault.KindOf(ctx.Err()), "leave the server: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// leaveItem tells the server that the role leaves, and how long the worker waits for the answer.
+func (m *membership) leaveItem(ctx context.Context) *pb.WorkerItem {
 	patience := maxPatience
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = max(0, time.Until(deadline))
 	}
-	item := &pb.WorkerItem{Item: &pb.WorkerItem_Leave{Leave: &pb.Leave{Role: m.offered.GetRole(), Patience: int64(patience)}}}
-	return on.Send(ctx, item, size(item))
+	return &pb.WorkerItem{Item: &pb.WorkerItem_Leave{Leave: &pb.Leave{Role: m.offered.GetRole(), Patience: int64(patience)}}}
 }
 
 func (m *membership) isGone() bool {

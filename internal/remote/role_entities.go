@@ -92,6 +92,16 @@ func (r *entityRole) member() *membership { return r.membership }
 func (r *entityRole) resume()             {}
 func (r *entityRole) refuse(error)        {}
 
+// idle reports whether no call runs, and the role has no results that the next server would ask
+// for.
+func (r *entityRole) idle() bool {
+	on, _ := r.current()
+	r.mu.Lock()
+	busy := len(r.held)+len(r.left) > 0
+	r.mu.Unlock()
+	return !busy && !slices.ContainsFunc(on.Unacknowledged(), func(item *pb.WorkerItem) bool { return item.GetOperated() != nil })
+}
+
 // lost keeps the running hand-overs, and the results that the server has not taken, for the next
 // server.
 func (r *entityRole) lost(unsent []*pb.WorkerItem) *pb.Join {
@@ -278,4 +288,4 @@ func (r *entityRole) fit(o *model.Operated) *pb.Operated {
 }
 
 // Leave ends the role once the running calls have been reported.
-func (r *entityRole) Leave(ctx context.Context) error { return r.leave(ctx) }
+func (r *entityRole) Leave(ctx context.Context) error { return r.leave(ctx, r.idle) }

@@ -61,6 +61,14 @@ func (r *taskRole) lost([]*pb.WorkerItem) *pb.Join {
 	return join
 }
 
+// idle reports whether the worker has no claim. It keeps a claim until the server has confirmed the
+// report.
+func (r *taskRole) idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.held) == 0
+}
+
 // refuse tells the worker that it has lost its claims.
 func (r *taskRole) refuse(why error) {
 	r.mu.Lock()
@@ -204,7 +212,7 @@ func (r *taskRole) Slots(n int) {
 }
 
 // Leave ends the role when the server has confirmed every report.
-func (r *taskRole) Leave(ctx context.Context) error { return r.leave(ctx) }
+func (r *taskRole) Leave(ctx context.Context) error { return r.leave(ctx, r.idle) }
 
 // Suspend is meant for workers in the process of the engine. Here it ends the connection of the
 // worker, with all its roles.

@@ -44,6 +44,7 @@ type holding struct {
 	local, server uint64
 	address       model.Address
 	given         model.Time // when the server handed it over, by its clock
+	released      bool       // the worker has given it back, and the server has not answered
 }
 
 // leftRun is a run that the server has lost.
@@ -143,7 +144,7 @@ func (r *workflowRole) activate(m *pb.Activation) error {
 
 	r.mu.Lock()
 	r.last++
-	r.held[a.Start.Run] = holding{r.last, a.Generation, a.Start.Address, a.Now}
+	r.held[a.Start.Run] = holding{local: r.last, server: a.Generation, address: a.Start.Address, given: a.Now}
 	a.Generation = r.last
 	delete(r.loading, a.Start.Run)
 	if m.GetMore() {
@@ -206,6 +207,7 @@ func (r *workflowRole) deliver(m *pb.Deliver) error {
 		return err
 	}
 	if generation, ok := r.local(run, m.GetGeneration()); ok {
+		r.setReleased(run, generation, false)
 		r.worker.Deliver(run, generation, events)
 	}
 	return nil
@@ -381,6 +383,7 @@ func (r *workflowRole) Release(run model.RunID, generation uint64, seen int64, w
 	if !held {
 		return
 	}
+	r.setReleased(run, generation, true)
 	m := &pb.Release{Run: wire.Run(run), Generation: server, Seen: seen}
 	if len(waits) > 0 {
 		m.Waits = model.AppendReasons(nil, waits)
@@ -405,7 +408,7 @@ func (r *workflowRole) Answer(_ model.RunID, _, id uint64, out model.Payload, f 
 }
 
 // Leave gives everything back and ends the role.
-func (r *workflowRole) Leave(ctx context.Context) error { return r.leave(ctx) }
+func (r *workflowRole) Leave(ctx context.Context) error { return r.leave(ctx, r.idle) }
 
 // Pass asks the server to let an attempt through its limits and its breaker.
 func (r *workflowRole) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {

@@ -43,9 +43,13 @@ type session = link.Session[*pb.ServerItem, *pb.WorkerItem]
 // broken stream has no effect. If the server has lost the session, the worker joins again and says
 // which runs and claims it holds.
 type Work struct {
-	cfg    WorkConfig
-	client pb.WorkerServiceClient
-	id     string // identifies this worker over all its sessions
+	cfg  WorkConfig
+	conn grpc.ClientConnInterface
+	id   string // identifies this worker over all its sessions
+	// redial opens another connection to the servers; nil if another part of the program owns the
+	// connection.
+	redial func() (*grpc.ClientConn, error)
+	hurry  chan struct{} // has a value when the worker must not pause before its next attempt
 
 	mu      sync.Mutex
 	started bool
@@ -58,6 +62,7 @@ type Work struct {
 	changed chan struct{} // closed when the link is replaced, or the worker is closed
 	drained bool          // the server has asked the worker to drain
 	servers *servers      // nil if another part of the program owns the connection
+	outage  outage
 
 	workflows *workflowRole
 	tasks     *taskRole
@@ -81,7 +86,10 @@ func NewWork(conn grpc.ClientConnInterface, cfg WorkConfig) *Work {
 	if cfg.Broken == nil {
 		cfg.Broken = func() {}
 	}
-	w := &Work{cfg: cfg, client: pb.NewWorkerServiceClient(conn), id: crand.Text(), done: make(chan struct{}), changed: make(chan struct{})}
+	w := &Work{
+		cfg: cfg, conn: conn, id: crand.Text(), done: make(chan struct{}), changed: make(chan struct{}),
+		hurry: make(chan struct{}, 1), outage: outage{missed: make(chan struct{})},
+	}
 	w.renew()
 	return w
 }
@@ -97,11 +105,12 @@ func (w *Work) renew() {
 // farewell is how long Close waits at most until the server has ended the stream.
 const farewell = time.Second
 
-// Close ends the worker. If the worker has left all roles, Close tells the server immediately.
-// Otherwise the server waits for the worker as it does after a broken stream.
+// Close ends the worker. If the worker has left all roles, Close tells the server immediately,
+// unless no server answers. Otherwise the server waits for the worker as it does after a broken
+// stream.
 func (w *Work) Close() {
 	w.mu.Lock()
-	started, l, left := w.started, w.link, true
+	started, l, left := w.started, w.link, !w.outage.alone
 	w.over = true
 	for _, r := range w.roles() {
 		left = left && r.member().gone
@@ -165,7 +174,7 @@ func (w *Work) run(ctx context.Context) {
 	defer close(w.done)
 	pause := w.cfg.Backoff
 	for ctx.Err() == nil {
-		connected, err := w.stream(ctx)
+		connected, err := w.connect(ctx)
 		w.mu.Lock()
 		over := w.over
 		w.mu.Unlock()
@@ -176,13 +185,14 @@ func (w *Work) run(ctx context.Context) {
 		if connected {
 			pause = w.cfg.Backoff
 			w.cfg.Broken()
-		} else if k := fault.KindOf(err); k == fault.Unauthenticated || k == fault.Denied || k == fault.Invalid {
-			w.failJoins(err) // trying again would not help
+		} else if isFinal(err) {
+			w.failJoins(err)
 		}
 
 		w.cfg.Log.Warn("the stream to the server has ended; the worker connects again", "error", err, "pause", pause)
 		select {
 		case <-time.After(pause - rand.N(pause/2+1)):
+		case <-w.hurry:
 		case <-ctx.Done():
 			return
 		}
@@ -200,13 +210,21 @@ func (w *Work) failJoins(err error) {
 	}
 }
 
-// stream opens one stream and serves it until it ends. connected says that the server has answered.
-func (w *Work) stream(ctx context.Context) (connected bool, err error) {
+// isFinal reports whether the server refuses this worker for a reason that another attempt would
+// not change.
+func isFinal(err error) bool {
+	k := fault.KindOf(err)
+	return k == fault.Unauthenticated || k == fault.Denied || k == fault.Invalid
+}
+
+// stream opens one stream over a connection and serves it until it ends. connected says that the
+// server has answered.
+func (w *Work) stream(ctx context.Context, conn grpc.ClientConnInterface) (connected bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	st, err := w.client.Work(ctx)
+	st, err := pb.NewWorkerServiceClient(conn).Work(ctx)
 	if err != nil {
-		return false, wire.ReadStatus(err)
+		return false, err
 	}
 
 	if err := st.Send(&pb.WorkerFrame{Hello: w.hello()}); err != nil {
@@ -214,7 +232,7 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 	}
 	first, err := st.Recv()
 	if err != nil {
-		return false, wire.ReadStatus(err)
+		return false, err
 	}
 	welcome := first.GetWelcome()
 	if welcome == nil || len(first.GetItems()) > 0 {
@@ -223,15 +241,13 @@ func (w *Work) stream(ctx context.Context) (connected bool, err error) {
 
 	w.mu.Lock()
 	before := w.link
+	w.outage.trying, w.outage.alone = false, false
 	w.mu.Unlock()
 	before.Quiet() // first finish the items of the stream before this one
 	w.servers.restore()
 	l, received := w.welcome(welcome)
 	err = l.Run(ctx, frames{st}, received, w.take)
 	w.moveOn(st.Context())
-	if s := wire.ReadStatus(err); s != nil {
-		err = s
-	}
 	return true, err
 }
 
@@ -310,6 +326,8 @@ type role interface {
 	resume()
 	// refuse takes everything from the worker, because the server does not take the role back.
 	refuse(why error)
+	// idle reports whether the worker has nothing in this role that a server would ask for.
+	idle() bool
 }
 
 // tenantOf returns the tenant of the credential, as the server has named it.
@@ -394,7 +412,7 @@ func (w *Work) take(item *pb.ServerItem) error {
 // brokenBy returns why a stream broke. The error of Send does not say why.
 func brokenBy(st grpc.BidiStreamingClient[pb.WorkerFrame, pb.ServerFrame], err error) error {
 	if _, rerr := st.Recv(); rerr != nil && !errors.Is(rerr, context.Canceled) {
-		return wire.ReadStatus(rerr)
+		return rerr
 	}
 	return err
 }

@@ -102,6 +102,18 @@ func (s *keptAttempts) has(key attemptKey) bool {
 	return s.all[key] != nil
 }
 
+// hasOf reports whether an attempt is kept for a step of a run.
+func (s *keptAttempts) hasOf(run model.RunID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.all {
+		if key.run == run {
+			return true
+		}
+	}
+	return false
+}
+
 // take returns the attempt for a step and no longer keeps it; nil when there is none.
 func (s *keptAttempts) take(key attemptKey) *keptAttempt {
 	if s.count.Load() == 0 {
@@ -159,6 +171,15 @@ func (w *Worker) Lose(id model.RunID, generation uint64) {
 	if r := w.findRun(id, generation); r != nil {
 		r.lose()
 	}
+}
+
+// Keeps reports whether the worker still has a body or an outcome of a lost run. While the code of
+// the run has not parked, the worker may have an inline body.
+func (w *Worker) Keeps(run model.RunID) bool {
+	w.mu.Lock()
+	loaded := w.runs[run] != nil
+	w.mu.Unlock()
+	return loaded || w.kept.hasOf(run)
 }
 
 // lose unloads the run as soon as its code parks, and keeps its attempts.

@@ -113,6 +113,29 @@ func TestActivationsWaitForAnInlineBody(t *testing.T) {
 	}
 }
 
+// The worker knows whether it keeps something of a lost run: a body that runs, or its outcome. It
+// keeps nothing of a run that only waits.
+func TestWorkerKnowsWhatItKeeps(t *testing.T) {
+	lossy(t, inlineStep, func(e *engine) {
+		e.lose()
+		body := e.w.Keeps(e.start.Run)
+		e.letGo(0)
+		if outcome := e.w.Keeps(e.start.Run); !body || !outcome {
+			t.Errorf("the worker keeps the body: %t, and its outcome: %t", body, outcome)
+		}
+		e.reactivate(-1)
+		e.settle()
+		e.wantClosed(t, model.Completed, "out-a")
+	})
+	lossy(t, func(_ *engine, x replay.Ctx) (string, error) { return "", x.Sleep(time.Hour) }, func(e *engine) {
+		e.lose()
+		if e.w.Keeps(e.start.Run) {
+			t.Error("the worker keeps something of a run that only waits")
+		}
+		e.reactivate(-1)
+	})
+}
+
 // A cancel request reaches the inline body of a lost activation. The request may be in the history
 // of the new activation, or arrive while the new activation waits. It also reaches the body if an
 // activation in between never began.
