@@ -288,7 +288,7 @@ var common = []mutant{
 		name:  "steps are matched by position",
 		file:  "internal/replay/ask.go",
 		old:   "	m.buf = id.append(m.buf[:0], path)\n",
-		new:   "	m.buf = appendOccurrence(m.buf[:0], len(m.asks)+1)\n",
+		new:   "	m.buf = appendOccurrence(m.buf[:0], len(m.asks.sorted())+1)\n",
 		tests: [][]string{{"./internal/replay", "-run", "TestBranchesDoNotShiftEachOther$"}},
 	},
 	{
