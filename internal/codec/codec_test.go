@@ -238,7 +238,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	t.Parallel()
 	enc, off := payload.Encrypt(keys(t, "k1")), payload.Offload(payload.Dir(t.TempDir()), 1)
 	for want, s := range map[string]payload.Codec{
-		"an offload must be the last":          {Chain: []payload.Transform{off, enc}},
+		"an offload must be the last":         {Chain: []payload.Transform{off, enc}},
 		`two transforms are called "aes-gcm"`: {Chain: []payload.Transform{enc}, OldChain: []payload.Transform{enc}},
 		"a transform of the chain is nil":     {Chain: []payload.Transform{nil}},
 		"no root":                             {Chain: []payload.Transform{broken{err: errors.New("no root")}}},
