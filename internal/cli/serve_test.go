@@ -321,7 +321,7 @@ func TestServeRefuses(t *testing.T) {
 		{"must use https", exitRefused, []string{"--jwt-keys", "http://id.example/keys", "--jwt-issuer", "i", "--jwt-audience", "a"}},
 		{"read the key set", exitRefused, []string{"--jwt-keys", "https://127.0.0.1:1/keys", "--jwt-issuer", "i", "--jwt-audience", "a"}},
 		{"read the key set", exitRefused, []string{"--jwt-keys", filepath.Join(dir, "none"), "--jwt-issuer", "i", "--jwt-audience", "a"}},
-		{"no key for signatures", exitRefused, []string{"--jwt-keys", jwks, "--jwt-issuer", "i", "--jwt-audience", "a"}},
+		{"no key with an id (kid) for signatures", exitRefused, []string{"--jwt-keys", jwks, "--jwt-issuer", "i", "--jwt-audience", "a"}},
 		{"is not an algorithm for tokens", exitRefused, []string{"--jwt-keys", jwks, "--jwt-issuer", "i", "--jwt-audience", "a", "--jwt-algorithms", "none"}},
 		{"is not an algorithm for tokens", exitRefused, []string{"--jwt-keys", jwks, "--jwt-issuer", "i", "--jwt-audience", "a", "--jwt-algorithms", "HS256"}},
 		{"invalid argument", 2, []string{"--allow-plaintext=perhaps"}},

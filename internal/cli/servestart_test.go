@@ -159,7 +159,7 @@ func unfitSettings(t *testing.T) []unfit {
 		{row: 2, what: "no authentication in production", env: []string{"FLOVYN_SECURITY_ENABLED=false"}, args: []string{"--flovyn-contract", "--production"}, want: "authentication is off", next: "remove FLOVYN_SECURITY_ENABLED=false"},
 
 		{row: 3, what: "no keys of tokens", args: []string{"--jwt-audience", "a"}, want: "need --jwt-issuer", next: "--jwt-issuer"},
-		{row: 3, what: "a key set without keys", args: tokens(), want: "no key for signatures", next: "--jwt-keys"},
+		{row: 3, what: "a key set without keys", args: tokens(), want: "no key with an id (kid) for signatures", next: "--jwt-keys"},
 		{row: 3, what: "no issuer", args: []string{"--jwt-keys", jwks, "--jwt-audience", "a"}, want: "tokens need an issuer", next: ""},
 		{row: 3, what: "no audience", args: []string{"--jwt-keys", jwks, "--jwt-issuer", "i"}, want: "tokens need an audience", next: ""},
 		{row: 3, what: "no algorithm", args: tokens("--jwt-algorithms", ""), want: "--jwt-algorithms names no algorithm", next: ""},
