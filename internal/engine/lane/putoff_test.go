@@ -105,8 +105,8 @@ func TestClaimsThatAreTooMuchTogether(t *testing.T) {
 }
 
 // The store refuses two claims together. After each refusal, the lane gets proposals that are void,
-// because it has reported the tasks to the board again. The next claims must be in batches of their
-// own all the same.
+// because it has reported the tasks to the board again. Even so, each of the next claims must be
+// alone in its batch.
 func TestVoidProposalsAfterARefusal(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
