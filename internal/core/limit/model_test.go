@@ -107,6 +107,18 @@ func (w *world) deliverDown(i int) {
 	w.tell(i)
 }
 
+// compare does what a caller does when no message of a place is on its way: it tells the place what
+// the owner believes about it.
+func (w *world) compare(i int) {
+	if len(w.up[i])+len(w.down[i]) > 0 {
+		return
+	}
+	var a limit.Account
+	a.Look(w.owner, limit.Place(i))
+	w.locals[i].CorrectBelief(a.Beliefs())
+	w.tell(i)
+}
+
 func (w *world) configure(n limit.Numbers) {
 	w.limit = n.Concurrency
 	w.send(w.owner.Configure(w.now, n))
@@ -170,6 +182,8 @@ func (w *world) settle() {
 				busy = true
 			}
 			w.try(i)
+			w.compare(i)
+			busy = busy || len(w.up[i]) > 0
 			w.check()
 		}
 	}
@@ -272,7 +286,8 @@ func (w *world) moves() map[string]func(*rapid.T) {
 				w.deliverDown(i)
 			}
 		},
-		"store": func(*rapid.T) { w.store() },
+		"compare": func(t *rapid.T) { w.compare(place(t)) },
+		"store":   func(*rapid.T) { w.store() },
 	}
 }
 
