@@ -137,6 +137,13 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestVoidProposalsAfterARefusal$|TestLoneClaimBehindARefusedBatch$")},
 	},
 	{
+		name:  "the permit of an end that is undone stays free",
+		file:  "internal/engine/lane/careful.go",
+		old:   "		case f.kind == effStop && l.restorePost(now, f):\n",
+		new:   "		case false:\n",
+		tests: [][]string{laneTest("TestPermitOfAnEndThatIsUndone$")},
+	},
+	{
 		name:  "other inputs join the batch of a lone input",
 		file:  "internal/engine/lane/lone.go",
 		old:   "		return l.open.isKept()\n",

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -353,6 +354,9 @@ func (b *Board) Hold(now model.Time, it Item, c HeldClaim) (here bool) {
 	if it.Note == nil {
 		it.Note = t.Note
 	}
+	if it.Visible != t.Visible {
+		b.deadlines.remove(t) // its place there depends on Visible
+	}
 	t.Item = it
 	if t.Claimed == 0 {
 		t.Claimed = now
@@ -394,11 +398,36 @@ func (b *Board) findClaim(claim model.ClaimRef) *task {
 	return t
 }
 
-// Remove drops a task: it ended, was withdrawn, or moved to another node.
-func (b *Board) Remove(now model.Time, ref model.TaskRef, how Outcome) {
+// Remove drops a task: it ended, was withdrawn, or moved to another node. Remove returns the task,
+// or nil if the board did not have it.
+func (b *Board) Remove(now model.Time, ref model.TaskRef, how Outcome) *Item {
 	b.advance(now)
-	if t := b.tasks[keyOf(&ref)]; t != nil {
-		b.release(now, t, how)
-		b.drop(t)
+	t := b.tasks[keyOf(&ref)]
+	if t == nil {
+		return nil
 	}
+	b.release(now, t, how)
+	b.drop(t)
+	return &t.Item
+}
+
+// Restore takes back a claim that Remove has ended, because the store did not take its end. The
+// permits of the claim may be with proposals by now. So all tasks that are proposed and not claimed
+// wait again, and the board proposes them again after it has asked the gate. If the worker is not
+// here, Restore does nothing and returns false.
+func (b *Board) Restore(now model.Time, it Item, claim int64, id WorkerID) bool {
+	if b.workers[id] == nil {
+		return false
+	}
+	var proposed []*task
+	for _, t := range b.tasks {
+		if t.state == matched {
+			proposed = append(proposed, t)
+		}
+	}
+	slices.SortFunc(proposed, compareTasks)
+	for _, t := range proposed {
+		b.Unreserve(now, t.Ref)
+	}
+	return b.Hold(now, it, HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: claim}, Worker: id})
 }

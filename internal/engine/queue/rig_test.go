@@ -244,8 +244,18 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 				t.Skip()
 			}
 			ref, how := k.Ref, Outcome(rapid.IntRange(0, 2).Draw(t, "how"))
-			r.board.Remove(r.now, ref, how)
+			if was := r.board.Remove(r.now, ref, how); was == nil || was.Ref != ref {
+				t.Fatalf("Remove returns %+v, want %s", was, ref)
+			}
 			r.naive.remove(r.now, ref, how)
+		},
+		"restore": func(t *rapid.T) {
+			if len(r.items) == 0 {
+				t.Skip()
+			}
+			it, id := rapid.SampledFrom(r.items).Draw(t, "item"), WorkerID(rapid.IntRange(1, 4).Draw(t, "worker"))
+			c := r.claim(it.Ref)
+			same(t, "Restore", r.board.Restore(r.now, it, c.Claim, id), r.naive.restore(r.now, it, c, id))
 		},
 		"beat": func(t *rapid.T) {
 			if len(r.claimRefs) == 0 {

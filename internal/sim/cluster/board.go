@@ -164,11 +164,22 @@ func (b *board) Hold(now model.Time, it queue.Item, claim int64, id queue.Worker
 }
 
 // Remove implements lane.Board.
-func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
-	b.b.Remove(now, ref, how)
+func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) *queue.Item {
+	was := b.b.Remove(now, ref, how)
 	b.leaveGate(now, ref)
 	b.settle(now)
 	b.moved = true
+	return was
+}
+
+// Restore implements lane.Board.
+func (b *board) Restore(now model.Time, it queue.Item, claim int64, id queue.WorkerID) bool {
+	if b.keeper != nil && b.keeper.g.Book != nil || !b.b.Restore(now, it, claim, id) {
+		return false
+	}
+	b.settle(now)
+	b.moved = true
+	return true
 }
 
 // Forget implements lane.Board.
