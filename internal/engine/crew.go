@@ -125,7 +125,7 @@ func (inc *incarnation) mayBeHeld() bool {
 	if inc.eng.cfg.Lane.Reunion > 0 {
 		return true
 	}
-	return inc.crewHost != nil && inc.eng.mixed.Load() && (len(inc.others()) > 0 || inc.eng.holdsLeft())
+	return inc.crewHost != nil && inc.eng.mixed.Load() && (len(inc.others()) > 0 || inc.crewHost.HasSessions() || inc.eng.holdsLeft())
 }
 
 // others returns the other live nodes.

@@ -21,6 +21,7 @@ type coder struct {
 	session *engine.Session
 	t       *testing.T
 	takes   time.Duration
+	loses   time.Duration // how long the loss of a run takes
 
 	mu      sync.Mutex
 	now     map[model.RunID]uint64    // generation of each run that the coder holds
@@ -44,6 +45,9 @@ func (c *coder) Activate(a *model.Activation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	run := a.Start.Run
+	if _, holds := c.now[run]; holds {
+		delete(c.body, run) // the coder has not lost the run, so it keeps no body for the new owner
+	}
 	c.now[run] = a.Generation
 	c.working[run] = true
 	c.most = max(c.most, len(c.working))
@@ -85,7 +89,11 @@ func (c *coder) Evict(run model.RunID, generation uint64, _ string) {
 	delete(c.body, run)
 }
 
-func (c *coder) Lose(run model.RunID, generation uint64)                        { c.take(run, generation) }
+func (c *coder) Lose(run model.RunID, generation uint64) {
+	time.Sleep(c.loses)
+	c.take(run, generation)
+}
+
 func (c *coder) Deliver(model.RunID, uint64, []model.Event)                     {}
 func (c *coder) Retry(model.RunID, uint64, string)                              {}
 func (c *coder) Taken(model.RunID, uint64)                                      {}
@@ -180,15 +188,19 @@ func TestCodeOfAnotherNode(t *testing.T) {
 }
 
 // The owner of runs dies, or leaves, while a worker of the other node runs their bodies. The other
-// node becomes the owner, and no body begins again.
+// node becomes the owner, and no body begins again. This is also true if the worker needs a moment
+// until it has lost the runs.
 func TestOwnerOfRunningBodiesEnds(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"dies", "leaves"} {
+	for _, how := range []string{"dies", "dies, and the worker is slow", "leaves"} {
 		for _, linked := range []bool{true, false} {
 			t.Run(fmt.Sprint(how, " linked ", linked), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					r, coders := apart(t, linked, 0, 40*time.Second)
+					if how == "dies, and the worker is slow" {
+						coders[1].loses = 20 * time.Millisecond
+					}
 					const keys = 30
 					for i := range keys {
 						if _, err := r.nodes[1].Send(t.Context(), startOf("flow1", fmt.Sprint("k", i))); err != nil {
@@ -197,10 +209,10 @@ func TestOwnerOfRunningBodiesEnds(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 
-					if how == "dies" {
-						r.nodes[0].cut.Store(true)
-					} else {
+					if how == "leaves" {
 						r.nodes[0].stop()
+					} else {
+						r.nodes[0].cut.Store(true)
 					}
 					for i := range keys {
 						for {

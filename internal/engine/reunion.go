@@ -56,6 +56,26 @@ func (inc *incarnation) reunite() {
 	if !server && (inc.crewHost == nil || !inc.eng.mixed.Load()) {
 		return
 	}
+	tenure := inc.tenure.Load()
+	inc.eng.beside.run(func(ctx context.Context) {
+		inc.meetOwn(ctx)
+		inc.askOthers(ctx)
+		inc.tellLanes(tenure, (*lane.Lane).EndReunion)
+		if server {
+			inc.awaitWorkers(ctx, tenure)
+		}
+	})
+}
+
+// meetOwn tells the lanes what the workers of this process hold of lost owners. A worker that is
+// lent to an owner first has to lose the runs of this owner, which takes a moment after the owner
+// has died.
+func (inc *incarnation) meetOwn(ctx context.Context) {
+	if inc.crewHost != nil {
+		brief, cancel := context.WithTimeout(ctx, askFor)
+		inc.crewHost.Settle(brief)
+		cancel()
+	}
 	for _, s := range inc.eng.workers.all() {
 		if !s.isAway() && s.isAdmitted() {
 			inc.meet(s.id, s.hands.Left())
@@ -66,15 +86,6 @@ func (inc *incarnation) reunite() {
 			inc.meet(-s.id, s.hands.Left())
 		}
 	}
-
-	tenure := inc.tenure.Load()
-	inc.eng.beside.run(func(ctx context.Context) {
-		inc.askOthers(ctx)
-		inc.tellLanes(tenure, (*lane.Lane).EndReunion)
-		if server {
-			inc.awaitWorkers(ctx, tenure)
-		}
-	})
 }
 
 // tellLanes calls tell for each lane. It does nothing if this node has acquired shards since the

@@ -306,6 +306,20 @@ var outliving = []mutant{
 		tests: [][]string{{"./internal/engine/crew", "-run", "TestOwnerDiesWithATurn$"}, engineTest("TestOwnerOfRunningBodiesLosesItsLease$")},
 	},
 	{
+		name:  "a node does not wait until its own workers have lost the runs of an owner that is gone",
+		file:  "internal/engine/reunion.go",
+		old:   "		inc.crewHost.Settle(brief)\n",
+		new:   "		_ = brief\n",
+		tests: [][]string{engineTest("TestOwnerOfRunningBodiesEnds$")},
+	},
+	{
+		name:  "a node forgets that its workers are about to lose the runs of an owner that is gone",
+		file:  "internal/engine/crew.go",
+		old:   "inc.crewHost.HasSessions() || ",
+		new:   "",
+		tests: [][]string{engineTest("TestOwnerOfRunningBodiesEnds$")},
+	},
+	{
 		name:  "a worker answers a call with the result of another call",
 		file:  "internal/remote/role_entities.go",
 		old:   "string(c.Input.Digest())}",

@@ -491,6 +491,25 @@ func (h *HostSide) hearQuestion(from model.NodeID, answer func([]byte)) {
 	})
 }
 
+// HasSessions reports whether workers of this node work for other nodes, or have not yet lost the
+// runs and entities of an owner that is gone.
+func (h *HostSide) HasSessions() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.deals) > 0
+}
+
+// Settle waits until the workers of this node have lost the runs and entities of owners that are
+// gone. It returns false if ctx ended first.
+func (h *HostSide) Settle(ctx context.Context) bool {
+	for h.HasSessions() && !h.noticeGone(ctx) {
+		if !pause(ctx, patience/20) {
+			return false
+		}
+	}
+	return true
+}
+
 // mostReads is how often a node reads the members for one question, if other goroutines keep
 // reading newer ones.
 const mostReads = 3
