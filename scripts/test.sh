@@ -159,7 +159,7 @@ tested() {
 			mapfile -t rest < <(printf '%s\n' "$@" | awk -F/ '!seen[$0]++ && named[$NF]++')
 		fi
 		# shellcheck disable=SC2086 # flags are meant to be split
-		go test -vet=off -json -timeout 20m "${keep[@]}" ${GOTESTFLAGS:-} "${flags[@]}" "${these[@]}" | "$tally/tally" -record "$results" || return
+		go test -vet=off -json -timeout 60m "${keep[@]}" ${GOTESTFLAGS:-} "${flags[@]}" "${these[@]}" | "$tally/tally" -record "$results" || return
 		set -- "${rest[@]}"
 	done
 }

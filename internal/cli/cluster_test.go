@@ -37,7 +37,7 @@ func TestClusterCommands(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	open := func(weight int) string {
-		n, err := node.Open(t.Context(), node.Config{URL: url, Shards: 64, Weight: weight, AllowUnsafe: true})
+		n, err := node.Open(t.Context(), node.Config{URL: url, Shards: 128, Weight: weight, AllowUnsafe: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,29 +80,31 @@ func TestClusterCommands(t *testing.T) {
 		return -1
 	}
 
-	if n := settled(heavy); n < 36 || n > 60 { // 48 of 64 is the share of three quarters
-		t.Errorf("the node with weight 300 owns %d of 64 shards, want about 48", n)
+	// Ids of nodes are random, and so is the exact share of a node. The share of three quarters is
+	// about 96 shards.
+	if n := settled(heavy); n <= 64 || n == 128 {
+		t.Errorf("the node with weight 300 owns %d of 128 shards, want about 96", n)
 	}
 	for _, n := range decode[[]nodeJSON](t, do("", 0, "cluster", "nodes", "-o", "json")) {
 		if want := map[string]int{light: 100, heavy: 300}[n.Node]; n.Weight != want || n.State != "live" {
 			t.Errorf("%+v, want weight %d", n, want)
 		}
 	}
-	do("all 64 shards are where they should be", 0, "cluster", "rebalance", "--dry-run")
+	do("all 128 shards are where they should be", 0, "cluster", "rebalance", "--dry-run")
 
 	do("drained node "+heavy, 0, "cluster", "drain", heavy[:len(heavy)-3])
 	if n := settled(heavy); n != 0 {
 		t.Errorf("the drained node owns %d shards", n)
 	}
 	for _, n := range decode[[]nodeJSON](t, do("", 0, "cluster", "nodes", "-o", "json")) {
-		if n.Node == heavy && n.State != "drained" || n.Node == light && (n.State != "live" || n.Shards != 64) {
+		if n.Node == heavy && n.State != "drained" || n.Node == light && (n.State != "live" || n.Shards != 128) {
 			t.Errorf("after the drain: %+v", n)
 		}
 	}
 	do("no other node that is not drained", 4, "cluster", "drain", light)
 
 	do("undrained node "+heavy, 0, "cluster", "undrain", heavy)
-	if n := settled(heavy); n < 36 {
+	if n := settled(heavy); n <= 64 {
 		t.Errorf("the node owns %d shards again", n)
 	}
 	do("asked to drain node "+light, 0, "cluster", "drain", light, "--no-wait")
