@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"iter"
 	"time"
@@ -127,7 +128,8 @@ func (h *host) encodeState(ctx context.Context, ref EntityRef, state []byte) (p 
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(state))
 	dec.UseNumber()
-	if err := dec.Decode(&v); err != nil || dec.More() {
+	err = dec.Decode(&v)
+	if _, end := dec.Token(); err != nil || !errors.Is(end, io.EOF) {
 		return p, fault.New(fault.Invalid, "the new %s %s is not a JSON value", kind, ref.Type)
 	}
 	if h.plain {

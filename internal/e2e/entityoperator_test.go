@@ -84,6 +84,9 @@ func TestOperatorRepairsAnEntity(t *testing.T) {
 		if _, err := operator.Entities().Edit(ctx, ref, seen.Version, []byte("1")); !errors.Is(err, perdure.ErrConflict) {
 			t.Errorf("an edit of an old version: %v", err)
 		}
+		if _, err := operator.Entities().Edit(ctx, ref, made, []byte("1}")); !errors.Is(err, perdure.ErrInvalid) {
+			t.Errorf("an edit with a bracket too many: %v", err)
+		}
 		if n, err := fill.Call(c, "north", 1); n != 101 || err != nil {
 			t.Errorf("after the edit: %d, %v", n, err)
 		}

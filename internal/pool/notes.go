@@ -328,13 +328,24 @@ func (t *Task) send() {
 		n.giveUp(ErrLost)
 	}
 
-	if n.dropped > 0 {
-		p.log.Warn("log lines of a task are dropped", "activity", t.claim.Spec.Kind, "lines", n.dropped)
-		n.dropped = 0
-	}
-
+	t.logDroppedLocked()
 	close(n.sending)
 	n.sending = nil
+}
+
+// logDroppedLocked says in the log of the process how many lines the pool has dropped since the
+// last call. The caller holds the lock of the pool.
+func (t *Task) logDroppedLocked() {
+	n := t.notes
+	if n.dropped == 0 {
+		return
+	}
+	why := "the engine was too slow"
+	if n.mute {
+		why = "the task has as many lines as it may have"
+	}
+	t.pool.log.Warn("the pool dropped log lines of a task", "activity", t.claim.Spec.Kind, "lines", n.dropped, "reason", why)
+	n.dropped = 0
 }
 
 // next returns the items to write together. An item with a waiting caller is written alone.
@@ -435,6 +446,7 @@ func (p *Pool) flushNotes(t *Task) {
 	}
 	t.sendLocked()
 	if n.sending == nil {
+		t.logDroppedLocked() // lines that the pool dropped after the last write
 		return
 	}
 

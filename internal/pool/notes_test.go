@@ -1,9 +1,11 @@
 package pool_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -239,9 +241,10 @@ func TestNotesAreBounded(t *testing.T) {
 
 // The pool drops the item that the engine refuses, and writes the other items of the queue. A
 // caller that waits for the item gets the error. After the engine has refused a log line with an
-// error of kind Exhausted, the pool also drops all later lines of the task.
+// error of kind Exhausted, the pool also drops all later lines of the task, and logs their number.
 func TestRefusedNotes(t *testing.T) {
-	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
+	var log bytes.Buffer
+	bubble(t, pool.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
 		task := e.task(r)
 		e.refuseWith(func(w model.TaskWrite) error {
@@ -268,6 +271,9 @@ func TestRefusedNotes(t *testing.T) {
 			t.Errorf("written is %s", got)
 		}
 	})
+	if !strings.Contains(log.String(), "lines=1 reason=") {
+		t.Errorf("the log does not say that a line was dropped:\n%s", &log)
+	}
 }
 
 // A task that another worker has by now cannot write, and gets an error.

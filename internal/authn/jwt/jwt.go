@@ -134,7 +134,8 @@ func (v *Verifier) Verify(token string, now time.Time) (authn.Token, error) {
 	if t.Expires, err = v.checkClaims(claims, now); err != nil {
 		return authn.Token{}, err
 	}
-	return t, v.read(claims, &t)
+	err = v.read(claims, &t) // not in the return statement, which may copy t before the call
+	return t, err
 }
 
 // keyID matches valid ids of keys.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"slices"
 
@@ -160,8 +162,8 @@ func readStrictly(key store.SettingKey, body []byte, into any) error {
 	if err := dec.Decode(into); err != nil {
 		return fault.New(fault.Invalid, "setting %s: %w", key, err)
 	}
-	if dec.More() {
-		return fault.New(fault.Invalid, "setting %s: there is more than one value", key)
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return fault.New(fault.Invalid, "setting %s: there is something behind the value", key)
 	}
 	return nil
 }

@@ -130,3 +130,15 @@ func settings(t *testing.T, f *flow.Flow) (text string) {
 	}
 	return text
 }
+
+// A setting is one JSON value. Anything behind it is refused.
+func TestSettingWithSomethingBehindIt(t *testing.T) {
+	t.Parallel()
+	f := newFlow(memory.New(memory.Options{}))
+	key := store.SettingKey{Tenant: "acme", Kind: "queue", Name: "mail"}
+	for _, body := range []string{`{"why":"x"}}`, `{"why":"x"}]`, `{"why":"x"} {}`} {
+		if err := f.SetSetting(t.Context(), key, []byte(body), nil); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
