@@ -109,8 +109,8 @@ func runOnce[R any](t *testing.T, setup func() Scenario[R], at point) *trial[R] 
 	return r
 }
 
-// live calls Drive with one process after the other, until Drive has succeeded and its process has
-// closed without a crash.
+// live opens one process after the other, calls Drive with it, and closes it, until a process does
+// all of this without a crash.
 func live[R any](w *world, s *Scenario[R]) (result R, err error) {
 	defer w.patience.Stop()
 	defer func() { err = errors.Join(err, w.kill()) }()

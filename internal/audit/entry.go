@@ -44,7 +44,8 @@ type stored struct {
 	Unrecorded   int64           `json:"unrecorded,omitempty"`
 }
 
-// rowOf encodes an entry. It bounds every text, because callers choose most of them.
+// rowOf encodes an entry. It bounds every text that a caller chooses, except the old and the new
+// value, which the function value has bounded.
 func rowOf(e *api.AuditEntry) (store.AuditRow, error) {
 	body, err := json.Marshal(&stored{
 		At: int64(e.At), Caller: cut(e.Caller, MaxName), CallerTenant: cut(e.CallerTenant, MaxName), Admin: e.Admin, Door: e.Door, From: cut(e.From, MaxName),
@@ -77,8 +78,8 @@ func timeOf(id model.RunID) model.Time {
 	return model.Time(ms * 1000)
 }
 
-// value encodes an old or a new value. If the value is large, it keeps only the beginning of its
-// text.
+// value encodes an old or a new value as JSON. If the JSON has more than MaxValue bytes, the result
+// is a JSON string with the beginning of that text.
 func value(v any) []byte {
 	if v == nil {
 		return nil
@@ -114,7 +115,7 @@ func cut(text string, most int) string {
 }
 
 // errorText describes an error. The text of an error of user code may quote a payload, so the entry
-// has only its type.
+// has only the type of such an error.
 func errorText(err error) string {
 	var code *model.Failure
 	if errors.As(err, &code) && fault.ParseKind(code.Kind) == fault.Unclassified {

@@ -13,11 +13,12 @@ import (
 // Config of a membership. Zero fields take the defaults.
 type Config struct {
 	Self store.NodeInfo
-	// TTL is the length of the lease. The default is 10 s. RenewEvery is the time between renewals,
-	// which also report whether messages wait for the node, and what the store's clock shows. The
-	// default is a fifth of TTL, at most a minute: a node with a long lease must also notice that a
-	// jump of that clock lasts (see package storeclock). Margin is how long before the end of its
-	// lease a node stops serving. The default is a tenth of TTL.
+	// TTL is the length of the lease. The default is 10 s. RenewEvery is the time between renewals.
+	// The default is a fifth of TTL, but at most a minute, because a renewal also reports whether
+	// messages wait for the node, and what the store's clock shows. Without frequent readings, a
+	// node with a long lease could not find out that a jump of that clock lasts (see package
+	// storeclock). Margin is how long before the end of its lease a node stops serving. The default
+	// is a tenth of TTL.
 	TTL, RenewEvery, Margin time.Duration
 	// Gone reports whether a process of this host has provably ended. It must not have side
 	// effects.
@@ -47,9 +48,9 @@ type Membership struct {
 	cfg      Config
 	epoch    int64
 	draining bool
-	// said: the renewal in flight says that the node stops. announced: the last successful renewal
-	// said so. The node gives up no shard before announced is true, so that the next owners know
-	// why it gives them up.
+	// said: the renewal in flight says that the node stops. announced: a successful renewal has
+	// said so. A node that stops does not give up its shards for that reason until announced is
+	// true. So the next owners of these shards know why they get them.
 	said, announced bool
 	serves          []store.Served
 
@@ -59,11 +60,11 @@ type Membership struct {
 	sentAt     time.Duration // mono time when the renewal in flight was sent
 
 	view store.View
-	// off is how far the store's clock may be wrong; the largest value after a jump. wasOff is the
-	// value of off at the time of the previous view.
+	// off is how far the store's clock may be wrong. It is math.MaxInt64 while that clock is in
+	// doubt because of a jump. wasOff is the value of off at the time of the previous view.
 	off, wasOff time.Duration
 	lastView    model.Time                // store time of the previous view
-	seen        map[model.NodeID]sighting // leases of the other nodes, as last seen
+	seen        map[model.NodeID]sighting // leases of all nodes, as last seen
 	fencing     map[model.NodeID]bool
 	owned       map[model.ShardID]bool // the shards of this node, according to the store
 	leaving     map[model.ShardID]bool // shards that the lanes are giving up
@@ -119,8 +120,8 @@ func (m *Membership) Epoch() int64 { return m.epoch }
 func (m *Membership) View() store.View { return m.view }
 
 // Serve publishes what the workers of the node can run. If other nodes must know the change, the
-// node renews immediately. If only the number of workers or slots has changed, the next renewal
-// publishes it.
+// node renews immediately. If only the names of workers or the numbers of workers and slots have
+// changed, the next renewal publishes them.
 func (m *Membership) Serve(what []store.Served) {
 	same := slices.EqualFunc(m.serves, what, func(a, b store.Served) bool {
 		a.Slots, a.Workers, b.Slots, b.Workers = 0, 0, 0, 0
@@ -233,7 +234,7 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 			// Take the shard if it is free, or if the registration of its owner has ended.
 			if epoch, ok := registered[o.Node]; o.Node.IsZero() || !ok || epoch != o.Epoch {
 				if m.acquires {
-					m.missed = true // possibly one that the acquire in flight has taken by now
+					m.missed = true // perhaps wrong: the acquire in flight may have taken this shard
 				} else {
 					a.Acquire = append(a.Acquire, o.Shard)
 				}
@@ -279,9 +280,9 @@ func (m *Membership) ApplyFence(node model.NodeID, done bool, err error) {
 	}
 }
 
-// ApplyAcquire applies the result of an acquire: the shards that are ours now. If further shards
-// have become free in the meantime, a renewal is due immediately. Their last owners give them up
-// one after the other, and requests for them wait until this node acquires them.
+// ApplyAcquire applies the result of an acquire: the shards that are ours now. An owner gives up
+// its shards one after the other, so further shards may have become free in the meantime. Requests
+// for those shards wait until this node acquires them, so a renewal is due immediately.
 func (m *Membership) ApplyAcquire(shards []store.AcquiredShard, err error) (a Actions) {
 	m.acquires = false
 	if m.missed && err == nil {

@@ -120,14 +120,14 @@ type hidden struct{ error }
 func (hidden) Error() string   { return "" }
 func (h hidden) Unwrap() error { return h.error }
 
-// WithHint returns a copy of err that tells a person what to do next. An unclassified error becomes
-// Internal.
+// WithHint wraps err in an error that also tells a person what to do next. The kind of the new
+// error is KindOf(err).
 func WithHint(err error, format string, args ...any) error {
 	return &Error{Kind: KindOf(err), Text: err.Error(), Cause: hidden{err}, Hint: fmt.Sprintf(format, args...)}
 }
 
-// KindOf returns the kind of the outermost classified error in the chain. Context errors have kinds
-// of their own; all other errors are Internal. KindOf(nil) is Unclassified.
+// KindOf returns the kind of the outermost classified error in the chain. Without one, an error of
+// a context is Timeout or Canceled, and every other error is Internal. KindOf(nil) is Unclassified.
 func KindOf(err error) Kind {
 	if err == nil {
 		return Unclassified

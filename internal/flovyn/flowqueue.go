@@ -19,7 +19,7 @@ type flowQueue struct {
 	d  *Door
 	at site
 
-	joining sync.Mutex // held during join
+	joining sync.Mutex // held during join and leave
 	session api.Session
 
 	mu    sync.Mutex
@@ -50,7 +50,7 @@ func newFlowQueue(d *Door, at site) *flowQueue {
 type runState uint8
 
 const (
-	idle   runState = iota // it waits for something from outside
+	idle   runState = iota // it waits for something from outside, or for notBefore
 	ready                  // it waits for a worker
 	handed                 // a worker has it
 )
@@ -62,22 +62,23 @@ type run struct {
 	// events are the history from position 1. They are empty if the door has no room for them. In
 	// that case the door reads the events and the input from the store.
 	events  []model.Event
-	bytes   int64 // the size of start and events
-	shed    bool  // the door has no room for start and events
+	bytes   int64 // the size of the input and the events
+	shed    bool  // the door has no room for the input and the events
 	journal *journal
 	state   runState
 	place   int // the index among the ready runs
 	// last is the position of the last event.
 	last int64
-	// claimed is the value of last at the first hand-over after the last submission. It does not
-	// change if further workers get the run, because a submission does not name its worker and may
-	// come from the first one.
+	// claimed is the value of last at the first hand-over after the last submission that was
+	// stored. It does not change if further workers get the run. A submission does not name its
+	// worker, so it may come from the worker that got the run first.
 	claimed int64
-	owed    bool // a worker has got the run and has not submitted commands yet
+	owed    bool // a worker has got the run, and no submission has been stored since
 	wasOwed bool // owed before the last hand-over
-	// The time at is when the worker got the run. confirmed says that the worker has asked for the
-	// events since then. client is the connection of the worker, and lostAt is when the door found
-	// that connection closed.
+	// at is when the worker got the run, or when it first asked for the events after that. For an
+	// idle run, at is when the door last found nothing to do for a worker. confirmed says that the
+	// worker has asked for the events since it got the run. client is the connection of the worker,
+	// and lostAt is when the door found that connection closed.
 	at             time.Time
 	worker, client string
 	confirmed      bool
@@ -91,7 +92,8 @@ type run struct {
 	notBefore time.Time
 	releasing bool
 	ended     bool // the door has reported the end of the run
-	// evicted is closed when the engine has taken the run back.
+	// evicted is closed when the door forgets the run, because the engine has taken the run back or
+	// the run has ended.
 	evicted chan struct{}
 }
 
@@ -103,8 +105,8 @@ type submission struct {
 
 func (r *run) address() model.Address { return r.start.Address }
 
-// readyRuns orders the runs for workers, the oldest first. A priority of n seconds moves a run as
-// if it were n seconds older.
+// readyRuns orders the runs for workers, the oldest first. A run with priority n counts as n
+// seconds older than it is.
 type readyRuns []*run
 
 func (h readyRuns) Len() int { return len(h) }
@@ -480,8 +482,8 @@ func (q *flowQueue) report(t model.Turn) {
 	q.d.beside(func() { _ = s.Report(q.d.open, t) })
 }
 
-// Taken does nothing. The turn of a submission always records an event, which the engine passes to
-// Deliver, and no caller waits for the other turns of the door.
+// Taken does nothing. The turn of a submission ends the run, or records an event, which the engine
+// passes to Deliver. No caller waits for the other turns of the door.
 func (q *flowQueue) Taken(model.RunID, uint64) {}
 
 // Retry does nothing, because the door has no steps that are repeated.

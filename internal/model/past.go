@@ -11,7 +11,8 @@ type History struct {
 // Start.Carried of the new run, with their original times.
 type Past struct {
 	Events []PastEvent `cbor:"1,keyasint,omitempty"`
-	// Began, Seeds, Identity, Earlier, Source and Origin are copied to the start.
+	// Began, Seeds, Identity, Earlier and Source are copied to the start. So is Origin, unless the
+	// new run replaces a run: then the owner takes Origin from the replaced run.
 	Began    Time   `cbor:"2,keyasint,omitempty"`
 	Seeds    []Seed `cbor:"3,keyasint,omitempty"`
 	Identity RunID  `cbor:"4,keyasint,omitzero"`
@@ -21,8 +22,8 @@ type Past struct {
 	// 0 if it was closed. If the run has more events by now, the owner refuses the start, because
 	// the new events would be lost.
 	Next int64 `cbor:"7,keyasint,omitempty"`
-	// Status and the next fields are the end of a run that is stored as closed; zero for a run that
-	// continues.
+	// Status, Output, Failure and At are the end of a run that is stored as closed; zero for a run
+	// that continues.
 	Status  Status   `cbor:"8,keyasint,omitempty"`
 	Output  Payload  `cbor:"9,keyasint,omitzero"`
 	Failure *Failure `cbor:"10,keyasint,omitempty"`
@@ -44,7 +45,7 @@ func PastOf(events []Event) []PastEvent {
 	var past []PastEvent
 	for i := range events {
 		e := events[i]
-		e.Seq, e.At, e.Kind = 0, 0, 0 // a stored event comes back without these fields
+		e.Seq, e.At, e.Kind = 0, 0, 0 // encoding drops them, so a decoded past equals this one
 		past = append(past, PastEvent{events[i].Kind, events[i].At, e})
 	}
 	return past
@@ -96,8 +97,8 @@ func (s *Start) Zero() Time {
 	return s.At
 }
 
-// IdentityRun returns the run whose id steps and children show to other systems, for example in
-// idempotency keys.
+// IdentityRun returns the run whose id other systems see. Steps and children use this id outside
+// the engine, for example in idempotency keys.
 func (s *Start) IdentityRun() RunID {
 	if !s.Identity.IsZero() {
 		return s.Identity

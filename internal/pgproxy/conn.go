@@ -149,8 +149,8 @@ func (c *conn) dial() bool {
 
 // forwardCancel passes on a request to cancel a query. The server closes the connection when it has
 // seen the request. If a fault has cut the client off from the session, the proxy drops the
-// request: drivers send such a request when their connection breaks, and a test with an orphan that
-// is sometimes cancelled would prove nothing.
+// request. Drivers send such a request when their connection breaks. It could cancel the query of
+// an [Orphan], and a test in which that sometimes happens would prove nothing.
 func (c *conn) forwardCancel(message []byte) {
 	if c.proxy.unreachable(message[8:]) || !c.dial() {
 		return
@@ -337,7 +337,7 @@ func (c *conn) pumpToClient() error {
 		}
 
 		if ended != nil {
-			// The client reads all answers before the one that the fault drops.
+			// The client must get all earlier answers before the fault takes effect.
 			if err := c.flush(to); err != nil {
 				return err
 			}

@@ -21,8 +21,9 @@ const (
 	mostBytes = 1 << 20
 )
 
-// notes holds, in order, what a task has written and the engine has not stored yet. A task that
-// writes nothing has no notes. The mutex of the pool guards it.
+// notes holds, in order, what a task has written and the engine has not stored yet. It also holds
+// the states of the task. A task has no notes before its first write or its first call of State.
+// The mutex of the pool guards them.
 type notes struct {
 	queue  []note
 	first  int64 // the number of the first note in the queue
@@ -42,7 +43,8 @@ type notes struct {
 	mute    bool // the engine refuses further lines of this task
 	dropped int  // lines that were dropped
 
-	states map[string]model.Payload // states that were read from the engine, or set since
+	// states has the states that the task has changed. If read is true, it has all states.
+	states map[string]model.Payload
 	read   bool
 }
 
@@ -153,7 +155,7 @@ func (t *Task) Set(ctx context.Context, it model.TaskItem) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Remove the item if it was never sent. An item that was sent must stay, because the engine may
-	// have stored its number.
+	// have stored it. The engine would then skip another item with the same number.
 	if i := slices.IndexFunc(n.queue, func(o note) bool { return o.done == done }); i >= n.tried {
 		n.bytes -= n.queue[i].item.Size()
 		n.queue = slices.Delete(n.queue, i, i+1)
@@ -188,7 +190,7 @@ func (t *Task) State(ctx context.Context, name string) (v model.Payload, ok bool
 			for i := range states {
 				n.states[states[i].Name] = states[i].Value
 			}
-			for name, v := range earlier { // set during the read, so it is newer
+			for name, v := range earlier { // changed before or during the read, so never older
 				n.remember(&model.TaskItem{Kind: model.ItemSet, Name: name, Value: v})
 			}
 		}
@@ -280,8 +282,8 @@ func (t *Task) sendLocked() {
 	p.helpers.Go(t.send)
 }
 
-// send writes notes until none are left or the engine no longer accepts them. A task has one sender
-// at a time, so the notes stay in order.
+// send writes notes until none are left, the claim is lost, or the pool is closed. A task has one
+// sender at a time, so the notes stay in order.
 func (t *Task) send() {
 	p, n := t.pool, t.notes
 	p.mu.Lock()
@@ -402,7 +404,7 @@ func (n *notes) settle(err error) {
 	}
 }
 
-// giveUp drops all notes, because the engine no longer accepts them.
+// giveUp drops all notes, because the claim is lost or the pool is closed.
 func (n *notes) giveUp(err error) {
 	n.flying = len(n.queue)
 	n.settle(err)

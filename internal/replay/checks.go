@@ -12,10 +12,11 @@ import (
 // Checks configures checks that are meant for tests of users' code. They are too expensive in
 // production. With Checks, the worker keeps source positions and reports mistakes to the test.
 type Checks struct {
-	// Twice makes the worker execute the code twice, from its first line, up to every point where
-	// the code can only wait or begin a step. If the code asks for different things the second
-	// time, the worker blocks the run before anything takes effect. The worker also removes
-	// waiting runs from memory, so that each of them is replayed when it continues.
+	// Twice makes the worker check the code at every point where the code can only wait or start a
+	// step. There the worker executes the code a second time, from its first line to that point.
+	// If the code asks for different things the second time, the worker blocks the run before
+	// anything takes effect. The worker also removes waiting runs from memory, so that each of them
+	// is replayed when it continues.
 	Twice bool
 	// Found receives every mistake, from any goroutine. It must not block.
 	Found func(Mistake)
@@ -78,8 +79,8 @@ type twin struct {
 }
 
 // doubtful reports whether the code must be executed again, on a new machine, before its requests
-// take effect. It returns false while a report is in flight or an outcome is unreported, because
-// the old machine must stay until these are recorded.
+// take effect. It returns false while a body runs, a report is in flight or an outcome is
+// unreported, because the old machine must stay until the outcome is recorded.
 func (m *machine) doubtful() bool {
 	return m.unproven() && m.quiet() && !slices.ContainsFunc(m.commands, func(c model.Command) bool {
 		return c.Kind == model.CommandRecord || c.Kind == model.CommandRetry
@@ -130,7 +131,7 @@ func (t *twin) difference(m *machine) string {
 			before = append(before, a.describe())
 		case a.kind == askLock && a.section.ended != b.section.ended:
 			before, after = append(before, a.describe()+a.section.endText()), append(after, b.describe()+b.section.endText())
-		case a.kind == askStep: // it has no subject
+		case a.kind == askStep: // it has no subject, so no length or value to compare
 		case a.length != b.length:
 			before, after = append(before, a.describe()+" of "+a.length.String()), append(after, b.describe()+" of "+b.length.String())
 		case a.value != b.value:

@@ -23,7 +23,7 @@ type IDs struct {
 	Dead          api.DeadID
 	Entity        string // type of an entity, with its prefix; its key is Key
 	Epoch         int64  // of its lock
-	Stream        string // of the entity, with an item
+	Stream        string // a stream of the entity; it has an item
 	Limit         string
 	Breaker       string
 	Queue         string // paused
@@ -43,7 +43,7 @@ type Verb struct {
 	Name string // of the method
 	// Own says that the call may succeed, because it works only on data of the caller's own tenant.
 	// For example, it lists that data, or changes a thing that has the same name in both tenants.
-	// Any other call must be refused.
+	// If Own is false, the call must be refused.
 	Own bool
 	// Lists says that neither the answer nor the error may contain Marker, which is part of every
 	// key of the other tenant. Other verbs may repeat a key of the request in their answers.
@@ -90,8 +90,8 @@ func (of *IDs) dead(tenant string) api.DeadID {
 // none returns the result of a method that returns only an error.
 func none(err error) (any, error) { return nil, err }
 
-// Verbs returns a verb for each method of api.Client. Lists come first, because other verbs create
-// things under the probed names.
+// Verbs returns a verb for each method of api.Client. Verbs with Lists come first, because other
+// verbs create things in the caller's own tenant whose keys contain Marker.
 func Verbs() []Verb {
 	verbs := slices.Concat(executionVerbs(), historyVerbs(), batchVerbs(), entityVerbs(), taskVerbs(), flowVerbs())
 	slices.SortStableFunc(verbs, func(a, b Verb) int {

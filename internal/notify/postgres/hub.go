@@ -11,8 +11,8 @@
 // A hub changes no setting of its sessions and sends no startup parameter except its name, so it
 // works behind a pooler that keeps a server connection for each client. Behind a pooler that shares
 // server connections between transactions, LISTEN does not work, although the server returns no
-// error. The hub detects this before it listens, reports it once, and tries again from time to
-// time. It still sends hints, for nodes that reach the server directly.
+// error. The hub detects this before it listens, logs it once, and tries again from time to time.
+// It still sends hints, for nodes that reach the server directly.
 package postgres
 
 import (
@@ -44,9 +44,11 @@ type Config struct {
 	// Schema is the schema of the store. Nodes of different stores in one database do not receive
 	// each other's hints. Default "perdure".
 	Schema string
-	// Gap is the minimum time between two notifications. Default 3 ms.
+	// Gap is how long the hub waits after it has sent hints. It sends the hints of that time
+	// together. Default 3 ms.
 	Gap time.Duration
-	// Log gets a line when hints start to fail and one when they work again. Default: none.
+	// Log gets a line when hints start to fail, at most one per minute while they fail, and one
+	// when they work again. Default: none.
 	Log *slog.Logger
 	// The hub calls Changed, if it is set, with nil when it has started to listen, and with the
 	// error when it cannot listen or has lost the connection. It makes one call at a time. Changed
@@ -155,11 +157,11 @@ func (h *Hub) Subscribe(fn func(notify.Hint)) func() { return h.local.Subscribe(
 func (h *Hub) Publish(hint notify.Hint) { h.pending.Add(hint) }
 
 // sendHint is the statement that sends a hint. A hint need not survive a crash, so its transaction
-// does not wait for the disk. The setting ends with that transaction: a pooler may give the session
-// to a client whose commits must survive.
+// does not wait for the disk. The setting ends with that transaction, because a pooler may then
+// give the session to a client whose commits must survive.
 const sendHint = `select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`
 
-// sender is the connection that sends hints. It has no connection before the first hint and after a
+// sender holds the connection that sends hints. Conn is nil before the first hint and after a
 // failure.
 type sender struct {
 	*pgx.Conn
@@ -216,8 +218,8 @@ func (h *Hub) deliver(conn *sender, payloads []string) (err error) {
 	return nil
 }
 
-// connect connects the sender. It prepares the statement, unless a pooler stands between: the
-// pooler could send the name of the statement to a server process that does not know it.
+// connect connects the sender. It prepares the statement only on a direct connection. A pooler
+// could send the name of the statement to a server process that does not know it.
 func (h *Hub) connect(ctx context.Context, to *sender) (err error) {
 	if to.Conn, err = pgx.ConnectConfig(ctx, h.conn); err != nil {
 		return err
@@ -294,10 +296,12 @@ func (h *Hub) listenOnce(first bool) error {
 // subscribe starts to listen and checks that notifications arrive. It returns the server process
 // that serves the connection.
 //
-// Behind a pooler it needs a second connection for a moment. It must detect a pooler that shares
-// server connections before it sends LISTEN, because LISTEN would stay in effect on a shared
-// connection. A notification that a connection sends to itself proves nothing: it arrives with the
-// answer to its own statement.
+// Behind a pooler, subscribe needs a second connection for a moment, for two steps. The first step
+// compares the two connections, to find out whether the pooler shares server connections. It comes
+// before LISTEN, because LISTEN would stay in effect on a shared connection. The second step sends
+// a notification from the second connection to the first. A notification that a connection sends to
+// itself would prove nothing about the pooler, because it arrives with the answer to its own
+// statement.
 func (h *Hub) subscribe(conn *pgx.Conn) (backend uint32, err error) {
 	// A pooler without a free server connection keeps clients waiting.
 	ctx, cancel := context.WithTimeout(h.ctx, connectTimeout)
@@ -326,7 +330,8 @@ func (h *Hub) subscribe(conn *pgx.Conn) (backend uint32, err error) {
 	return backend, h.probe(ctx, conn, sender)
 }
 
-// probe sends a greeting over one connection and waits for it on the other.
+// probe sends a greeting over sender and waits until it arrives on conn. Without a pooler, both are
+// the same connection.
 func (h *Hub) probe(ctx context.Context, conn, sender *pgx.Conn) error {
 	greeting := "p" + rand.Text()
 	if _, err := sender.Exec(ctx, `select pg_notify($1, $2)`, h.channel, greeting); err != nil {

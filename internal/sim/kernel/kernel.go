@@ -49,8 +49,8 @@ func New(seed uint64, tracing bool) *Kernel {
 	return k
 }
 
-// event is a function that the kernel calls at a certain time. If proc is set, the event happens to
-// that process.
+// event is a function that the kernel calls at a certain time. If proc is set, the kernel drops the
+// event when that process is dead, and defers it while that process is paused.
 type event struct {
 	at   int64
 	seq  uint64
@@ -125,7 +125,7 @@ func (s *Kernel) Fail(format string, args ...any) {
 	panic(Violation{fmt.Sprintf("at %s: %s", s.Clock(), text)})
 }
 
-// Clock returns the virtual time for messages.
+// Clock returns the virtual time as a text, for errors.
 func (s *Kernel) Clock() string { return time.Duration(s.Now * 1000).String() }
 
 // Logf adds a line to the readable trace.
@@ -174,8 +174,8 @@ func (h eventHeap) less(i, j int) bool {
 	return h[i].at < h[j].at || (h[i].at == h[j].at && h[i].seq < h[j].seq)
 }
 
-// Each node of the heap has four children, so the heap is shallow. Most pushed events stay near the
-// end of the heap.
+// Each node of the heap has four children, so the heap is shallow. A push is cheap, because most
+// pushed events stay near the end of the heap.
 
 func (h *eventHeap) push(e event) {
 	*h = append(*h, e)

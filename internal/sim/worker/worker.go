@@ -73,9 +73,10 @@ type host interface {
 	Serves() bool
 	// Lanes returns the number of lanes of the node, or 0 if there is no node.
 	Lanes() int
-	// Post hands an input to a lane of the current node. This lane has the same index as the lane
-	// that created the generation, which may belong to an earlier node of the process. Post returns
-	// false if there is no node, or if the lane has ended.
+	// Post hands an input to a lane of the current node. A generation says which lane created it.
+	// That lane may belong to an earlier node of the process, so Post uses the lane of the current
+	// node that has the same index. Post returns false if there is no node, or if the lane has
+	// ended.
 	Post(generation uint64, do func(now model.Time, l *lane.Lane)) bool
 	// Tell hands an input to all lanes, if there is a node.
 	Tell(do func(now model.Time, l *lane.Lane))
@@ -125,7 +126,8 @@ func (h *Hold) Drop() {
 	delete(h.w.Held, h.run)
 }
 
-// report hands a turn to the current incarnation. It returns false if there is none to take it.
+// report hands a turn to the current node. It returns false if there is no node, or if the lane has
+// ended.
 func (w *Worker) report(t model.Turn) bool {
 	return w.Host.Post(t.Generation, func(now model.Time, l *lane.Lane) { l.Turn(now, w.ID, &t) })
 }
