@@ -6,7 +6,7 @@ import (
 )
 
 // Hints for handlers, which are the code of entities and services. A handler does not run again on
-// replay, so it may read the clock and draw random numbers. It must not wait, and effects outside
+// replay, so it may read the clock and draw random numbers. It must not sleep, and effects outside
 // its commit may be lost or happen twice.
 const (
 	waitsSleep   = "the other calls of the key wait, and a crash loses the timer; start a workflow that waits with ctx.Sleep"
@@ -18,7 +18,8 @@ const (
 )
 
 // handlerHint says what is wrong with an action in a handler. ok is false if the action is allowed.
-// Services may use input and output, and an RPC may wait for work that it started.
+// Unlike an operation of an entity, an RPC of a service may use input and output, and may wait for
+// other goroutines.
 func handlerHint(r reach, in role) (hint string, ok bool) {
 	switch {
 	case r.Hint == useSleep:
@@ -41,8 +42,8 @@ func handlerHint(r reach, in role) (hint string, ok bool) {
 }
 
 // inHandlers returns those actions of a function that are forbidden in at least one kind of
-// handler. A goroutine is allowed if the same function waits for it, because such a goroutine does
-// not outlive the call.
+// handler. A goroutine is allowed if the same function waits for anything. The check assumes that
+// the function waits for the goroutine, which then does not outlive the call.
 func (p *program) inHandlers(f *function) []reach {
 	all := slices.Concat(f.direct, p.stateChanges(f))
 
@@ -53,7 +54,7 @@ func (p *program) inHandlers(f *function) []reach {
 
 	var found []reach
 	for _, r := range all {
-		if r.via != "" { // the other package exports these actions as a fact
+		if r.via != "" { // f.imported has the forbidden actions of functions of other packages
 			continue
 		}
 		if _, ok := handlerHint(r, roleEntity); ok && (r.Check != goroutine || !waits) {
@@ -84,7 +85,7 @@ func (p *program) stateChanges(f *function) []reach {
 
 // reportHandlers reports actions of a handler, direct or indirect, that block other calls or are
 // not part of the commit of the handler. Handlers in tests block and observe on purpose, so in
-// tests reportHandlers reports only the use of the clock.
+// tests reportHandlers reports only sleeps and timers.
 func (p *program) reportHandlers(f *function) {
 	for _, r := range p.inHandlers(f) {
 		p.reportHandler(f, r, r.node, r.via)
@@ -92,7 +93,7 @@ func (p *program) reportHandlers(f *function) {
 
 	for _, u := range f.callees {
 		if u.f.role != roleNone {
-			continue // judge reports this when it looks at that function
+			continue // judge looks at that function by its own role
 		}
 		via := ""
 		if u.f.obj != nil {

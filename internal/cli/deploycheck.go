@@ -28,8 +28,10 @@ type deployCheck struct {
 	most   int // how many histories to replay at most
 	all    bool
 
-	// post says that the check stores a replay report. The following fields are the content of that
-	// report. spare has the results of histories that the program did not replay.
+	// post says that the check stores a replay report. name is the name of the build in that
+	// report, and source says where the report comes from. id is the request id with which the
+	// check stores the report. results has the results of replayed histories. spare has the results
+	// of histories that the program did not replay.
 	post             bool
 	name, source, id string
 	results, spare   []api.ReplayResult
@@ -150,12 +152,14 @@ func (c *deployCheck) run(ctx context.Context, b api.Backend, build *deploy.Buil
 // errEnough ends the listing.
 var errEnough = errors.New("the sample is complete")
 
-// versionsRead is how many versions of a workflow the sample looks for. The version is inside the
-// history, so the check must read a history to find out its version. It reads at most
-// versionsRead * deployCheck.each histories of a workflow.
+// versionsRead bounds how many histories of a workflow the check reads: at most versionsRead *
+// deployCheck.each. The version of an execution is inside its history. So the check must read a
+// history before it knows whether the sample has enough histories of that version. The bound does
+// not count histories that are too large.
 const versionsRead = 5
 
-// one replays a history, unless the sample has enough of its kind.
+// one replays the history of an execution, unless the sample has enough histories of the same
+// workflow and version.
 func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Build, d *api.Description) error {
 	if c.report.Replayed == c.most {
 		return errEnough
@@ -217,8 +221,8 @@ func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Buil
 	return nil
 }
 
-// maxCheckedHistory is the largest history that is replayed, in bytes. The check holds it in
-// memory.
+// maxCheckedHistory is the size of the largest history that is replayed, in bytes. It is bounded
+// because the check holds the whole history in memory.
 const maxCheckedHistory = 64 << 20
 
 // pinOf returns the version that a run is pinned to.

@@ -1,10 +1,10 @@
 // Package codec turns values into payloads and back, according to the settings of an app (package
 // payload).
 //
-// A payload has bytes and names. The bytes are the output of the format, after some transforms of
-// the chain have changed it; a transform may decide not to change a value. The names are the name
-// of the format and the names of the transforms that have changed the value. A reader uses them to
-// decode the payload. Errors never contain the encoded content.
+// A payload has bytes and names. The format encodes the value as bytes, and each transform of the
+// chain may change the bytes. The names are the name of the format and the names of the transforms
+// that have changed the bytes. A reader uses the names to decode the payload. If a transform hides
+// data, errors of encoding and decoding do not quote the value.
 //
 // An error of kind fault.Blocked says that an operator must change something (a key, a setting)
 // before the payload can be read or written. An error of kind fault.Unavailable says that another
@@ -150,7 +150,7 @@ func validName(name string) bool {
 }
 
 // Plain reports whether payloads are stored as JSON without transforms. In that case callers can
-// skip this package.
+// encode values without this package.
 func (c *Codec) Plain() bool { return len(c.chain) == 0 && c.format == payload.JSON }
 
 // MaxPlain returns the size of the largest allowed value, in bytes.
@@ -160,7 +160,7 @@ func (c *Codec) MaxPlain() int { return c.maxPlain }
 func (c *Codec) Blobs() payload.Store { return c.blobs }
 
 // CheckType says why values of a type could not be read back unchanged. It returns nil if they can
-// be read back.
+// be read back, or if the format cannot tell.
 func (c *Codec) CheckType(t reflect.Type) error {
 	if tc, ok := c.format.(payload.TypeChecker); ok {
 		return tc.CheckType(t)
@@ -217,7 +217,8 @@ func (c *Codec) redact(err error, v any) error {
 	return fmt.Errorf("%T: the %s does not fit the type (the error of the decoder is left out, because it may quote the hidden content)", v, c.format.Name())
 }
 
-// encodingName returns the recorded name of an encoding.
+// encodingName returns the name that a payload has for an encoding: model.JSON, which is empty, for
+// plain JSON, and the name itself for everything else.
 func encodingName(name string) string {
 	if name == payload.JSON.Name() {
 		return model.JSON

@@ -1,7 +1,7 @@
 // Package notify carries wake-up hints between nodes.
 //
-// A hint has no content: the receiver looks at the store. Hints may be lost, duplicated, delayed
-// and reordered. Losing all of them only costs latency.
+// A hint says where to look, but not what has happened: the receiver reads the store. Hints may be
+// lost, duplicated, delayed and reordered. Losing all of them only costs latency.
 package notify
 
 import (
@@ -15,12 +15,12 @@ type Kind uint8
 
 // Kinds of hints.
 const (
-	Mail       Kind = iota + 1 // messages of other shards, or requests, wait for Shard
-	Closed                     // something that Node waits for has happened
+	Mail       Kind = iota + 1 // messages of other shards wait for Shard, and perhaps requests
+	Closed                     // a run that Node waits for has closed, or Node has got an answer
 	Membership                 // nodes have joined or left, or shards are free
 	Settings                   // Node has changed settings
 	Peer                       // messages of other nodes wait for Node
-	Requests                   // requests of other processes wait for Shard
+	Requests                   // only requests of other processes wait for Shard
 )
 
 // Hint is a wake-up.

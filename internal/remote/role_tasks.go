@@ -20,16 +20,17 @@ type taskRole struct {
 	answers answers
 
 	mu sync.Mutex
-	// held are the claims that the worker has. The value is the report on the claim, which stays
-	// until the server confirms it; nil before there is a report.
+	// held has the claims of the worker, with the report on each claim. The report is nil until the
+	// worker makes it. A claim with a report stays here until the server has confirmed the report.
 	held  map[model.ClaimRef]*pb.WorkerItem
-	slots int // how many claims the worker takes now
+	slots int // how many claims the worker may hold
 }
 
 func (r *taskRole) member() *membership { return r.membership }
 
-// resume corrects the number of slots if it differs from the offer, and repeats the reports that
-// the server may not have stored.
+// resume runs after the server has taken the role back. The offer that the worker has repeated has
+// the first number of slots. If the number has changed, resume sends the current one. Then it
+// repeats the reports that the server may not have stored.
 func (r *taskRole) resume() {
 	r.mu.Lock()
 	n := r.slots
@@ -48,8 +49,8 @@ func (r *taskRole) resume() {
 	}
 }
 
-// lost fails the questions whose answers the worker waits for. The worker keeps its claims. When it
-// has joined again, the server decides about each of them.
+// lost fails the questions whose answers the worker waits for. The worker keeps its claims. lost
+// returns them for the next join, and the server then decides about each claim.
 func (r *taskRole) lost([]*pb.WorkerItem) *pb.Join {
 	r.answers.fail(errLost)
 	r.mu.Lock()
@@ -61,8 +62,8 @@ func (r *taskRole) lost([]*pb.WorkerItem) *pb.Join {
 	return join
 }
 
-// idle reports whether the worker has no claim. It keeps a claim until the server has confirmed the
-// report.
+// idle reports whether the worker has no claim. The worker has a claim until the server has
+// confirmed the report on it.
 func (r *taskRole) idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +139,8 @@ func (r *taskRole) takeSettled(m *pb.Settled) error {
 // Report reports how a claim ended.
 func (r *taskRole) Report(ctx context.Context, t model.TaskReport) error {
 	item := &pb.WorkerItem{Item: &pb.WorkerItem_TaskReport{TaskReport: wire.TaskReport(&t)}}
-	if err := r.w.tooLarge(item); err != nil { // a report of another attempt would be as large
+	if err := r.w.tooLarge(item); err != nil {
+		// The failure is permanent, because the report of another attempt would be as large.
 		failed := model.TaskReport{Ref: t.Ref, Failure: &model.Failure{Kind: model.FailureInvalid, Message: "report of the attempt: " + err.Error(), Permanent: true}}
 		item = &pb.WorkerItem{Item: &pb.WorkerItem_TaskReport{TaskReport: wire.TaskReport(&failed)}}
 	}
@@ -191,7 +193,7 @@ func (r *taskRole) Write(ctx context.Context, w model.TaskWrite) error {
 	return wire.ReadError(item.GetWriteReply().GetError())
 }
 
-// States reads the states of the task of a claim.
+// States reads the states of a claim's task: named values that the task keeps across its attempts.
 func (r *taskRole) States(ctx context.Context, claim model.ClaimRef) ([]api.TaskState, error) {
 	item, err := r.ask(ctx, func(id uint64) *pb.WorkerItem {
 		return &pb.WorkerItem{Item: &pb.WorkerItem_ReadStates{ReadStates: &pb.ReadStates{Id: id, Ref: wire.TaskRef(claim.TaskRef), Claim: claim.Claim}}}
@@ -221,8 +223,8 @@ func (r *taskRole) Suspend() { r.w.Close() }
 // Lose ends the connection of the worker, with all its roles, without handing anything back.
 func (r *taskRole) Lose() { r.w.Close() }
 
-// ask sends a question and waits for its answer. If the server loses the session, it asks again in
-// the next session.
+// ask sends a question and waits for its answer. If the server loses the session, ask sends the
+// question again in the next session.
 func (r *taskRole) ask(ctx context.Context, question func(id uint64) *pb.WorkerItem) (*pb.ServerItem, error) {
 	for {
 		_, moved := r.current()
@@ -252,7 +254,7 @@ func (r *taskRole) askOnce(ctx context.Context, question func(id uint64) *pb.Wor
 	}
 }
 
-// reply passes the answer of the server to a question.
+// reply gives the server's answer to the caller that waits for the answer to this question.
 func (r *taskRole) reply(id uint64, item *pb.ServerItem) error {
 	if r == nil {
 		return errNoRole

@@ -28,12 +28,13 @@
 // and take over.
 //
 // The nodes run random programs (program, machine). What a program does next depends only on its
-// history, so the simulator can check every history against its program. Every feature has a place
-// in this workload:
+// history, so the simulator can check every history against its program. The workload has these
+// main features:
 //
-//   - Programs run steps with retries, timers, races, children and watches. They take signals, wait
-//     for promises, set state and labels, and mark versions. They send signals and updates to other
-//     executions (call) and wait for the answers. They end, fail, clean up and continue as new.
+//   - Programs run steps, some of them with retries. They set timers, let steps race against
+//     timers, start children and watch other executions. They take signals, wait for promises, set
+//     state and labels, and mark versions. They send signals and updates to other executions (call)
+//     and wait for the answers. They end, fail, clean up and continue as new.
 //   - Users start, signal, settle, cancel, update, query, pause, resume, terminate and await, with
 //     and without request ids, from any node (user, talk).
 //   - Users fork, import, retry, reset and delete runs (past). Some of the new runs start with an
@@ -53,18 +54,19 @@
 //   - Most of the seeds with retention and tasks also have limits, rates, breakers and paused
 //     queues (flow, settings, gate). Users change limits and breakers, and pause queues, from any
 //     node while tasks run. In most of the seeds with limits all nodes share limits and breakers.
-//     Package engine/flow is the production code, with the gates, the ledger of permits and the
-//     breakers. It writes settings by compare-and-set. A write may fail, its request or its reply
-//     may get lost, or it may take effect late. Nodes may die between two writes (flow, share). In
-//     some of the seeds with shared limits nodes lend workers too.
+//     The production code decides about tasks: package engine/flow, and the gates, the ledger of
+//     permits and the breakers that it uses. Package engine/flow writes settings by
+//     compare-and-set. A write may fail, its request or its reply may get lost, or it may take
+//     effect late. Nodes may die between two writes (flow, share). In some of the seeds with shared
+//     limits nodes lend workers too.
 //   - About one seed in four has entities: accounts and desks (account). Clients, workflows and the
 //     entities themselves call entities, with and without waiting for the answer. Entities call
 //     other entities, start executions and send signals. Their workers (teller) come and go, hang,
 //     report twice, or make only the first calls of a hand-over. Programs lock up to four accounts
-//     together, call them, and unlock them. Some programs are canceled or terminated inside the
-//     section, or end there (section). Operators take locks away. The oracle knows for every state
-//     which hand-over produced it (holding). It follows each deed (a call of an entity, with its
-//     own id) from its caller to its answer.
+//     together, call them, and unlock them. Some programs are canceled or terminated while they
+//     hold locks, or end without unlocking (section). Operators take locks away. The oracle knows
+//     for every state which hand-over produced it (holding). It follows each deed (a call of an
+//     entity, with its own id) from its caller to its answer.
 //   - In some seeds starts have options (terms): a delay, a time-out of the execution, or a policy
 //     that repeats failed runs.
 //   - In some seeds operators drop and skip signals that programs have not taken (drop).
@@ -83,7 +85,8 @@
 //     shard back, it gets late copies of requests that it has already served. In some of these
 //     seeds users confirm that they have an answer, and the server removes the answer.
 //   - In some seeds users send entities calls that kill the process that executes them (killer).
-//     The owner sets such a call aside after a few deaths. It does not set a call aside too early.
+//     Owners must set such a call aside after a few deaths. No owner may set a call aside before
+//     two owners have died while they executed only this call.
 //   - In some seeds workers have versions and pin the runs that they start. Deploys take all
 //     workers of a version away for a while (pin).
 //   - In some seeds messages between shards, dead tasks, remembered answers and settings are

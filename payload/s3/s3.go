@@ -20,7 +20,8 @@ import (
 
 // Config says where blobs are stored.
 type Config struct {
-	// Endpoint is host and port, such as s3.eu-central-1.amazonaws.com.
+	// Endpoint is the host of the server, such as s3.eu-central-1.amazonaws.com. A port may follow
+	// it, as in localhost:9000.
 	Endpoint string
 	// Bucket must exist.
 	Bucket string

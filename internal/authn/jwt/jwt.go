@@ -83,8 +83,8 @@ type Verifier struct {
 	unknown func()
 }
 
-// New returns a verifier that trusts a set of keys. It calls unknown when a token names another
-// key, which the issuer may have added. unknown must not block.
+// New returns a verifier that trusts a set of keys. The verifier calls unknown when a token names a
+// key that is not in the set, because the issuer may have added the key. unknown must not block.
 func New(cfg Config, keys *KeySet, unknown func()) (*Verifier, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -268,8 +268,8 @@ func (v *Verifier) readTenants(claims gojwt.MapClaims, t *authn.Token) error {
 	return nil
 }
 
-// checkDuplicates refuses a token that has a name twice, because the issuer and the server might
-// use different values.
+// checkDuplicates refuses a token whose header or whose claims have two values with the same name,
+// because the issuer and the server might use different ones.
 func checkDuplicates(token string) error {
 	for _, part := range strings.SplitN(token, ".", 3)[:2] {
 		data, err := base64.RawURLEncoding.DecodeString(part)
@@ -283,7 +283,7 @@ func checkDuplicates(token string) error {
 	return nil
 }
 
-// uniqueNames checks the names of one object.
+// uniqueNames checks that no name occurs twice in a JSON object. It does not look into values.
 func uniqueNames(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {

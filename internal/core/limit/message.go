@@ -1,7 +1,7 @@
 package limit
 
-// Place is the id of a node that hands out leased permits. The id is the epoch of the node's
-// incarnation, so no other incarnation has the same id.
+// Place is the id of an incarnation of a node to which an owner leases permits. The id is the epoch
+// of the incarnation, so no other incarnation has the same id.
 type Place int64
 
 // ToOwner is a message of a place to the owner of a resource.
@@ -40,7 +40,7 @@ type Send struct {
 
 // recalls counts permits that the owner wants back. Owner and place count in the same way: a permit
 // that the place gives back, for whatever reason, reduces the cut first, then the turn, then the
-// spare. There are never more recalls than permits.
+// spare. The owner never recalls more permits than the place has.
 type recalls struct {
 	Cut   int `cbor:"1,keyasint,omitempty"`
 	Turn  int `cbor:"2,keyasint,omitempty"`

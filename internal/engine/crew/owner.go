@@ -17,7 +17,7 @@ type Workplace interface {
 	// Join adds a worker of another node. The engine takes a slot for each hand-over, unless slots
 	// is nil.
 	Join(node model.NodeID, w RunWorker, o model.Offer, slots *Credit) RunSession
-	// JoinEntities adds a worker of entities of another node.
+	// JoinEntities adds an entity worker of another node.
 	JoinEntities(node model.NodeID, w CallWorker, o model.EntityOffer, slots *Credit) CallSession
 }
 
@@ -31,7 +31,7 @@ type RunWorker interface {
 	Retry(run model.RunID, generation uint64, id string)
 	// Evict takes back a run.
 	Evict(run model.RunID, generation uint64, reason string)
-	// Query asks the code of a run.
+	// Query sends a query to the code of a run.
 	Query(run model.RunID, generation uint64, q model.Query)
 	// Taken answers a turn that recorded no event.
 	Taken(run model.RunID, generation uint64)
@@ -63,7 +63,7 @@ type RunSession interface {
 	Membership
 }
 
-// CallSession is the engine's side of a worker of entities of another node.
+// CallSession is the engine's side of an entity worker of another node.
 type CallSession interface {
 	// FinishCalls hands in the results of calls.
 	FinishCalls(ctx context.Context, r model.Operated) error
@@ -74,7 +74,7 @@ type CallSession interface {
 type Membership interface {
 	// Hold tells the engine which runs and entities of lost owners the worker holds.
 	Hold(held []model.HeldRun)
-	// Withdraw stops hand-overs to the worker, and waits until nothing is on its way to it.
+	// Withdraw stops hand-overs to the worker, and waits until the engine has made the last one.
 	Withdraw(ctx context.Context)
 	// Lose ends the session. The runs and entities of the worker go to other workers.
 	Lose()
@@ -141,7 +141,8 @@ func (o *OwnerSide) SetAlive(alive func(model.NodeID) bool) {
 	maps.DeleteFunc(o.latest, func(node model.NodeID, _ model.RunID) bool { return !alive(node) })
 }
 
-// LoseNode handles the loss of the connection to a node. Frames may be lost with the connection.
+// LoseNode handles the loss of the connection to a node. The frame in flight may be lost with the
+// connection, so the contract soon sends it again.
 func (o *OwnerSide) LoseNode(node model.NodeID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -258,7 +259,7 @@ func (c *contract) join(p *parcel) error {
 	return nil
 }
 
-// workflowRole is a worker of workflows of another node.
+// workflowRole is a workflow worker of another node.
 type workflowRole struct {
 	c       *contract
 	id      uint64
@@ -301,7 +302,8 @@ func (r *workflowRole) Evict(run model.RunID, generation uint64, reason string) 
 	r.post(&pb.ServerItem{Item: &pb.ServerItem_Evict{Evict: evicted(run, generation, reason)}})
 }
 
-// Lose takes back a run that gets another owner. The worker keeps what it runs.
+// Lose takes back a run that gets another owner. The worker continues the bodies of steps that it
+// runs.
 func (r *workflowRole) Lose(run model.RunID, generation uint64) {
 	r.c.post(parcel{Kind: lose, Role: r.id, Body: pack(evicted(run, generation, "the run has another owner"))})
 }
@@ -310,7 +312,7 @@ func evicted(run model.RunID, generation uint64, reason string) *pb.Evict {
 	return &pb.Evict{Run: wire.Run(run), Generation: generation, Reason: model.Cut(reason, 1000)}
 }
 
-// Query asks the code of a run.
+// Query sends a query to the code of a run.
 func (r *workflowRole) Query(run model.RunID, generation uint64, q model.Query) {
 	r.post(&pb.ServerItem{Item: &pb.ServerItem_Query{Query: &pb.Query{
 		Run: wire.Run(run), Generation: generation, Id: q.ID, Name: q.Name, Input: wire.Payload(q.Input),
@@ -363,7 +365,7 @@ func (r *workflowRole) take(ctx context.Context, item *pb.WorkerItem) error {
 	return nil
 }
 
-// entityRole is a worker of entities of another node.
+// entityRole is an entity worker of another node.
 type entityRole struct {
 	c       *contract
 	id      uint64

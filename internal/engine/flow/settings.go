@@ -80,9 +80,10 @@ func (f *Flow) Change(ctx context.Context, key store.SettingKey, make func(old *
 	return f.change(ctx, key, make)
 }
 
-// SetSetting creates, replaces or (with an empty body) removes a setting by its stored form. It
-// checks the setting as the method for its kind does. If want is not nil, *want is the version that
-// the setting must have now; 0 means that the setting must not exist.
+// SetSetting stores body as the setting, or removes the setting if body is empty. body has the
+// stored form of the setting. SetSetting makes the same checks as the method for this kind of
+// setting, such as SetLimit with anyQueue. If want is not nil, *want is the version that the
+// setting must have now; 0 means that the setting must not exist.
 func (f *Flow) SetSetting(ctx context.Context, key store.SettingKey, body []byte, want *int64) error {
 	e, err := f.parseEdit(key, body)
 	if err != nil {

@@ -96,7 +96,8 @@ func (k *keeper) freeLost(ref model.TaskRef) {
 	}
 }
 
-// sharedLimits checks that no limit has too many holders after a node has let a task through.
+// sharedLimits checks the limits of a task that a node has let through: no limit has too many
+// holders, and tasks do not start faster than a rate allows.
 func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use) {
 	s := k.b.inc.p.Cluster
 	for _, u := range uses {
@@ -135,9 +136,11 @@ func (s *Cluster) executing(ref model.ClaimRef) {
 	}
 }
 
-// decided reports whether one node has made both a claim and the next claim, and has decided that
-// the first claim has ended. In that case two bodies may overlap. One lane of the node may stop the
-// first body after another lane has started the next body, and a worker may need a moment to stop.
+// decided reports whether a running body may overlap with a body that starts under the same limit.
+// ref is the claim of the running body, maker is the node that made this claim, and next is the
+// node that made the claim of the other body. The bodies may overlap if maker and next are the same
+// node, and this node has decided that ref has ended. One lane of the node may stop the first body
+// after another lane has started the next body, and a worker may need a moment to stop.
 func (s *Cluster) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
 	return maker == next && s.lives[maker].board.keeper.let[ref.TaskRef] == nil
 }

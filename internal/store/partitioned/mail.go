@@ -93,7 +93,8 @@ func (p *part) ask(ctx context.Context, limit time.Duration, call func(context.C
 	return p.explain(err)
 }
 
-// askBriefly is ask without the name of the part in the error.
+// askBriefly is like ask, but does not add the name of the part to an error, and does not note that
+// a call has succeeded.
 func (p *part) askBriefly(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -104,7 +105,7 @@ func (p *part) askBriefly(ctx context.Context, limit time.Duration, call func(co
 	return err
 }
 
-// cursors returns the cursors of receivers of this part.
+// cursors returns the cursors of channels whose receivers are shards of this part.
 func (p *part) cursors(ctx context.Context, channels []store.Channel) (out []store.ChannelCursor, err error) {
 	err = p.ask(ctx, longestWait, func(ctx context.Context) error {
 		out, err = p.LoadCursors(ctx, channels)
@@ -116,8 +117,8 @@ func (p *part) cursors(ctx context.Context, channels []store.Channel) (out []sto
 // channelsOfCall bounds the channels that one call reads.
 const channelsOfCall = 10_000
 
-// advanceCopies raises the copies of cursors that a part has for channels to shards of other parts.
-// If the part of the receivers cannot be reached, the copies for its shards stay as they are.
+// advanceCopies raises the copies that a part has of the cursors of other parts. If one of these
+// parts cannot be reached, the copies of its cursors stay as they are.
 func (s *Store) advanceCopies(ctx context.Context, sender *part, shards [][]model.ShardID) error {
 	for i, foreign := range shards {
 		receiver := s.parts[i]
@@ -242,15 +243,15 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 		p := s.parts[i]
 		err := p.PutInbox(ctx, mine)
 		if err == nil {
-			p.comeBack() // the caller now reads the answer
+			p.comeBack() // so that ifThere lets the caller read the answer
 		}
 		errs = append(errs, p.explain(err))
 	}
 	return errors.Join(errs...)
 }
 
-// LoadReplies returns the remembered answers for the request keys. If a part fails, it returns the
-// answers of the other parts with the error.
+// LoadReplies returns the remembered answers for the request keys. If a part fails, LoadReplies
+// returns the answers of the other parts with the error.
 func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]store.Reply, error) {
 	return gather(ctx, s, splitBy(s, keys, func(k *store.RequestKey) model.ShardID { return k.Shard }), func(ctx context.Context, p *part, mine []store.RequestKey) ([]store.Reply, error) {
 		return p.LoadReplies(ctx, mine)
@@ -306,8 +307,9 @@ func gather[K, T any](ctx context.Context, s *Store, keys [][]K, load func(conte
 	return out, errors.Join(errs...)
 }
 
-// loadPart reads from one part. It does not wait long for a member, even if it reads only from that
-// member. Until loadPart returns, later callers wait, and they may need rows of other parts.
+// loadPart reads from one part. It does not wait long for a member, even if this read needs no
+// other part. The process makes its next read only after this one, and the next read may need rows
+// of other parts.
 func loadPart[T any](ctx context.Context, s *Store, p *part, load func(context.Context) ([]T, error)) (rows []T, err error) {
 	if p.index == 0 {
 		return load(ctx)
@@ -365,7 +367,7 @@ func (s *Store) sweepPart(ctx context.Context, p *part, r store.SweepRequest, sh
 	}
 	limit := longestSweep
 	if len(r.Shards) == 0 {
-		limit = sickFor // callers wait for answers during this sweep
+		limit = sickFor // the process reads the answers for its callers only after this sweep
 	}
 	done, err = s.unlessAway(ctx, p, limit, sweep)
 	return n, done, p.explain(err)
@@ -376,9 +378,8 @@ func (s *Store) sweepPart(ctx context.Context, p *part, r store.SweepRequest, sh
 const longestSweep = 30 * time.Second
 
 // unlessAway calls a member for work that concerns all parts and that can be done later for this
-// member. It returns whether the call has succeeded. If the member cannot be reached, it returns no
-// error. The call has a time limit, so that a slow member does not delay the other parts for
-// longer.
+// member. It returns whether the call has succeeded. If the member cannot be reached, unlessAway
+// returns no error. The work on the other parts waits for this call, so the call has a time limit.
 func (s *Store) unlessAway(ctx context.Context, p *part, limit time.Duration, call func(context.Context) error) (done bool, err error) {
 	// In a closed store all calls fail, which does not mean that the member is away.
 	isAway := func() bool { return p.isSick() && s.closing.Err() == nil }
