@@ -1,6 +1,6 @@
-// Command observe shows what an operator sees of a program. It prints the metrics for Prometheus
-// and the spans of an order. The spans go from the request that placed the order to the mail that a
-// task sent.
+// Command observe shows what an operator sees of a program. It prints the counters that Prometheus
+// would scrape, and the spans of an order. The spans go from the request that placed the order to
+// the mail that a task sent.
 //
 //	go run ./examples/observe [store URL]
 package main
@@ -61,7 +61,8 @@ func main() {
 }
 
 func run(ctx context.Context, url string, out io.Writer) error {
-	// A real program uses prometheus.DefaultRegisterer, and promhttp.Handler() serves it.
+	// A real program uses prometheus.DefaultRegisterer, and serves its metrics with
+	// promhttp.Handler().
 	registry := prometheus.NewRegistry()
 	spans := &exporter{}
 	// A real program uses a batcher and an OTLP exporter.

@@ -46,7 +46,7 @@ func checkRooms(m *module, rooms []room) (problems []string) {
 	return problems
 }
 
-// checkTesting finds production code that links the testing packages.
+// checkTesting finds production code that imports package testing or a package below it.
 func checkTesting(m *module, rooms []room) (problems []string) {
 	for _, p := range m.packages {
 		if r, _ := roomOf(rooms, p.dir); r.testing {
@@ -135,11 +135,12 @@ var impureImports = []string{
 	"sync/...", "syscall/...", "unsafe",
 }
 
-// impureTime are the functions of package time that read the clock or wait. Its types and
-// arithmetic are fine.
+// impureTime are the functions of package time that read the clock or wait. A pure package may use
+// the types and the arithmetic of package time.
 var impureTime = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 
-// checkPurity finds imports, goroutines and uses of the clock that pure packages must not have.
+// checkPurity finds what pure packages must not have: certain imports, goroutines, channels, select
+// statements and uses of the clock.
 func checkPurity(m *module, pure []string) (problems []string) {
 	for _, p := range m.packages {
 		if !matchesAny(pure, p.dir) {
@@ -189,7 +190,7 @@ func checkPurity(m *module, pure []string) (problems []string) {
 	return problems
 }
 
-// selfExplaining are methods whose meaning the standard library fixes.
+// selfExplaining are methods whose meaning the standard library defines. They need no comment.
 var selfExplaining = []string{"Error", "String", "Unwrap"}
 
 // checkExportedDocs finds exported identifiers without a doc comment: types, functions, constants,

@@ -1,9 +1,9 @@
 // Package authn identifies callers: it turns the headers of a request into an identity, or refuses
-// the request. Apart from saying whether the caller is an admin, it does not decide what the caller
-// may do.
+// the request. An identity says in which tenant the caller acts, which roles the caller has, and
+// whether it is an admin. Package authz decides what such a caller may do.
 //
-// An authenticator is safe for concurrent use and never blocks: the server calls it before it reads
-// the body of a request.
+// An authenticator is safe for concurrent use and never blocks. A server calls its authenticator
+// for every request, before the server reads the body of the request.
 package authn
 
 import (
@@ -25,8 +25,9 @@ const (
 	// SessionHeader has the secret of a session, from the cookie of a browser. The HTTP server sets
 	// it. No client can send a header with this name.
 	SessionHeader = ":session"
-	// TenantHeader chooses the tenant. Only an admin, and a caller with several tenants, may choose
-	// another tenant than its own.
+	// TenantHeader chooses the tenant. An admin may choose any tenant (but see Open.Choose), and a
+	// caller with several tenants may choose one of them. Every other caller may only name its own
+	// tenant.
 	TenantHeader = "perdure-tenant"
 )
 
@@ -41,7 +42,7 @@ type Identity struct {
 	Name string
 	// Admin says that the caller is an admin, for example because it has an admin key.
 	Admin bool
-	// Older says that the clients of the credential speak the older dialect of the Flovyn protocol.
+	// Older says that callers with this credential speak the older dialect of the Flovyn protocol.
 	Older bool
 	// Roles are the roles of the caller. A caller without roles is an owner of its tenant; see
 	// authz.RolesOf.
@@ -64,7 +65,8 @@ const (
 
 // Credential is what a caller has presented, without secrets.
 type Credential struct {
-	// Kind is one of the constants above; empty if the server needs no credential.
+	// Kind is one of the constants above. It is empty if the server needs no credential, and for
+	// the static keys and unsigned tokens of the Flovyn contract.
 	Kind string
 	// ID is the id of a key or a session, or names the admin key or the signer of a token.
 	ID string
@@ -123,15 +125,16 @@ func (k *AdminKey) identity(header map[string][]string) (Identity, error) {
 	return Identity{Tenant: tenant, Name: "admin", Admin: true, Credential: Credential{Kind: ByStatic, ID: k.mark()}, Valid: k.valid}, nil
 }
 
-// mark returns a name of the key. A session stores this name. With it the keyring can tell whether
-// the server still has the key that opened the session. The name is a digest of the digest, so it
-// reveals nothing about the key.
+// mark returns a name of the key. A session that a caller has opened with the key stores this name,
+// so that the keyring can tell whether the server still has the key. The name is a digest of the
+// digest of the key, so it reveals nothing about the key.
 func (k *AdminKey) mark() string {
 	sum := sha256.Sum256(append([]byte("admin key "), k.sum[:]...))
 	return hex.EncodeToString(sum[:8])
 }
 
-// anyTenant returns the tenant that an admin chooses, or the tenant of callers that choose none.
+// anyTenant returns the tenant that a request chooses, and checks only that its name is valid. If
+// the request chooses none, anyTenant returns the parameter otherwise.
 func anyTenant(header map[string][]string, otherwise string) (string, error) {
 	tenant, chosen, err := chosenTenant(header)
 	if !chosen {
@@ -140,7 +143,7 @@ func anyTenant(header map[string][]string, otherwise string) (string, error) {
 	return tenant, err
 }
 
-// Open accepts every caller as an admin. It is for servers that only their own user can reach: on
+// Open accepts every caller as an admin. It is for servers that no other machine can reach: on
 // loopback, or on a socket.
 type Open struct {
 	// Tenant is the tenant of callers that choose none.
@@ -171,7 +174,8 @@ func onlyTenant(header map[string][]string, own string) error {
 }
 
 // ownTenant returns the tenant that a caller chooses among its own tenants. If the caller chooses
-// none, it returns the parameter otherwise.
+// none, ownTenant returns the parameter otherwise. If own is empty, otherwise is the only tenant of
+// the caller.
 func ownTenant(header map[string][]string, otherwise string, own []string) (string, error) {
 	if len(own) == 0 {
 		return otherwise, onlyTenant(header, otherwise)

@@ -15,21 +15,21 @@ import (
 
 // Bounds of a page.
 const (
-	// pageSize is how many executions one page has, and maxPageBytes how many bytes their names may
-	// have.
+	// A page has at most pageSize executions. Their workflow names and keys have at most
+	// maxPageBytes bytes in total.
 	pageSize     = 100
 	maxPageBytes = 128 << 10
 	// workers is how many executions a batch acts on at the same time.
 	workers = 8
 	// itemTime is how long the verb may take on one execution.
 	itemTime = 30 * time.Second
-	// maxTries is the number of times that a batch acts on a page before it counts unreachable
-	// executions as failed.
+	// maxTries is how often a batch tries a page. The last try counts unreachable executions as
+	// failed.
 	maxTries = 5
 	// maxErrorText bounds the text of an error.
 	maxErrorText = 300
-	// oldPage is the age from which a batch does not rely on request ids: owners forget them after
-	// engine.LeastRetainRequest.
+	// oldPage is the age from which a batch does not rely on request ids. It is less than
+	// engine.LeastRetainRequest, after which an owner may forget a request id.
 	oldPage = 18 * time.Hour
 )
 
@@ -38,13 +38,13 @@ type work struct {
 	client     api.Client
 	tenant, id string
 	spec       *batch.Spec
-	// old is true if the page is older than oldPage. The batch must read histories to see which
-	// executions have already received the request.
+	// old is true if the page is older than oldPage. In that case the batch reads the histories of
+	// the executions to see which of them have already received the request.
 	old bool
 }
 
-// on returns the work on a page that was listed at the given time. A clock that has gone back makes
-// a page old as well, because the age of the page is not known.
+// on returns the work on a page that was listed at the given time. If the clock has gone back by
+// more than an hour since then, the age of the page is not known, so the page counts as old.
 func (w *work) on(listed time.Time) *work {
 	now := *w
 	age := time.Since(listed)
@@ -82,9 +82,9 @@ func (w *work) list(ctx context.Context, cursor string) (items []batch.Item, nex
 	}
 }
 
-// act acts on the items of a page, several at the same time. An error means that some of them could
-// not be reached, and that the page must be tried again. If last is true, act counts such items as
-// failed instead.
+// act acts on the items of a page, several at the same time. It returns an error if an item could
+// not be reached or if ctx has ended. After an error, the batch must try the page again. If last is
+// true, act counts items that it could not reach as failed, and returns no error for them.
 func (w *work) act(ctx context.Context, items []batch.Item, last bool) (batch.Progress, error) {
 	errs := make([]error, len(items))
 	turns := make(chan int)
@@ -181,8 +181,8 @@ func (w *work) one(ctx context.Context, item *batch.Item) error {
 	return err
 }
 
-// remove deletes an execution with all its runs. If the execution no longer exists, this batch or
-// another caller has removed it, and remove returns no error.
+// remove deletes an execution with all its runs. If the execution no longer exists, remove returns
+// no error: this batch, another caller or the retention has already removed the execution.
 func (w *work) remove(ctx context.Context, t api.Target, request string) error {
 	d, err := w.client.Describe(ctx, t)
 	if err == nil && !d.Current {

@@ -55,7 +55,7 @@ type Start struct {
 	// settings of the user do not change the measurement.
 	Hidden []string
 	Log    string // file for the output of the server
-	// Ready reports whether the server answers. Start calls it until it returns nil.
+	// Ready returns nil if the server answers. Program.Start calls Ready until it returns nil.
 	Ready func(ctx context.Context) error
 }
 
@@ -67,15 +67,15 @@ type ServerProcess struct {
 	pids  []int
 }
 
-// Times of a server that belongs to a measurement.
+// Times of a server.
 const (
-	startPatience = time.Minute            // until it must be ready
-	stopPatience  = 10 * time.Second       // until it must have ended, before it is killed
-	readyPause    = 100 * time.Millisecond // between two questions whether it is ready
+	startPatience = time.Minute            // how long a server may take to become ready
+	stopPatience  = 10 * time.Second       // how long a server may take to end; then Close kills it
+	readyPause    = 100 * time.Millisecond // the pause between two calls of Start.Ready
 )
 
-// Start starts the program, and returns when it is ready. The caller closes it. The server also
-// ends with this process on Linux.
+// Start starts the program as a server, and returns when the server is ready. The caller must close
+// the ServerProcess. On Linux, the server also ends when this process ends.
 func (p Program) Start(ctx context.Context, s Start) (*ServerProcess, error) {
 	log, err := os.Create(s.Log)
 	if err != nil {
@@ -131,8 +131,8 @@ func (sp *ServerProcess) explain(err error) error {
 	return fmt.Errorf("%w\n%s", err, ending(string(text)))
 }
 
-// Processes implements Parted for systems that embed the server. An installed program may be a
-// script that starts the server, so the child processes of the program also count.
+// Processes implements Parted for each system that has a ServerProcess as an embedded field. An
+// installed program may be a script that starts the server, so its child processes also count.
 func (sp *ServerProcess) Processes() (servers, workers []int) { return sp.pids, nil }
 
 // Close stops the server and waits until it has ended. It kills a server that does not stop in

@@ -12,20 +12,22 @@ type Run struct {
 	Address model.Address
 	// Task is set if the run is a standalone task. Such a run needs no workflow code.
 	Task *model.TaskSpec
-	// Pin is the version that the run is pinned to, where that matters (see World.NeedsPin).
+	// Pin is the version that the run is pinned to. It may be empty if World.NeedsPin is false,
+	// because then the version does not matter.
 	Pin string
 	// Waits are the things that the run waits for, the main one first. They come from the owner of
 	// the run, or from the store if the owner does not answer.
 	Waits []model.Reason
 }
 
-// Judge returns why a run does not move, the main reason first. A problem that keeps every process
-// from working on the run comes before the things that its code waits for. One problem comes last:
-// that no process is alive at all.
+// Judge returns why a run makes no progress, the main reason first. If no process can work on the
+// run, that reason comes before the things that the code of the run waits for. There are two
+// exceptions. If the row of the run cannot be used, Judge returns only the reasons in r.Waits. And
+// if no process is alive at all, that reason comes after the things that the code waits for.
 func (w *World) Judge(r *Run) []model.Reason {
 	var waits []model.Reason
 	for _, why := range r.Waits {
-		// Several steps may wait for the same thing, which is one reason.
+		// Several steps may wait for the same thing. Name that reason only once.
 		if why = w.addServed(r, why); !slices.Contains(waits, why) {
 			waits = append(waits, why)
 		}
@@ -46,16 +48,16 @@ func (w *World) Judge(r *Run) []model.Reason {
 		return append(waits, why)
 	}
 
-	// No process can continue the run, so the run is neither running nor ready, even if its row
-	// says so.
+	// No process can continue the run, so drop a reason that says that the run is ready (WaitTurn).
+	// Also drop a reason that says the same as why.
 	rest := slices.DeleteFunc(waits, func(o model.Reason) bool {
 		return o.Code == model.WaitTurn || o.Code == why.Code && o.Name == why.Name
 	})
 	return append([]model.Reason{why}, rest...)
 }
 
-// addServed completes the reason of a task that waits for a worker: it adds whether any process has
-// such a worker.
+// addServed completes the reason of a task that waits for a worker. If no live process has such a
+// worker, addServed returns a reason that says so. Otherwise it returns the reason unchanged.
 func (w *World) addServed(r *Run, why model.Reason) model.Reason {
 	if why.Code != model.WaitWorker {
 		return why
@@ -70,7 +72,8 @@ func (w *World) addServed(r *Run, why model.Reason) model.Reason {
 	return why
 }
 
-// queueOf returns the queue that the detail of a reason names: "queue mails, activity".
+// queueOf returns the queue that the detail of a reason names, such as mails for the detail "queue
+// mails, activity".
 func queueOf(detail string) (string, bool) {
 	const before, after = "queue ", ", activity"
 	if len(detail) <= len(before)+len(after) || detail[:len(before)] != before || detail[len(detail)-len(after):] != after {

@@ -11,9 +11,10 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes a child end with us, and sets its user if one is given. Go changes the user
-// before it sets the signal, which is necessary because a change of the user clears the signal.
-// SIGQUIT is PostgreSQL's immediate shutdown.
+// dieWithParent returns the attributes of a child that gets SIGQUIT when this process ends. A
+// PostgreSQL server that gets SIGQUIT shuts down immediately. If user is not nil, the child runs as
+// that user. Go changes the user before it asks the kernel for the signal. This order is necessary,
+// because a change of the user cancels the signal.
 func dieWithParent(user *serverUser) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGQUIT,
@@ -70,9 +71,9 @@ func state(pid int) byte {
 	return 0
 }
 
-// removeSharedMemory removes the one System V segment that a killed server leaves behind. A stopped
-// server has removed the segment itself. removeSharedMemory ignores errors, because a segment that
-// remains takes only a few dozen bytes until the next reboot.
+// removeSharedMemory removes the one System V segment that a killed server leaves behind. A server
+// that has shut down properly has removed the segment itself. removeSharedMemory ignores errors,
+// because a segment that remains takes only a few dozen bytes until the next reboot.
 func removeSharedMemory(data string) {
 	file, err := os.Open(filepath.Join(data, "postmaster.pid"))
 	if err != nil {

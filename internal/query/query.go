@@ -4,9 +4,10 @@
 //	workflow = "order" and status in ("failed", "canceled")
 //		and started >= -24h and label.region = "eu"
 //
-// Values are in double or in single quotes, so that the user can choose the kind that their shell
-// does not interpret. Parse turns a text into plain fields for the API. The package does nothing
-// else. Errors name the character and what was expected there.
+// Texts are in double or in single quotes, so that users can choose the kind that their shell does
+// not interpret. Times need no quotes. Parse turns the text of a query into a Query, which has
+// plain fields for the API, and Query.String turns a Query into text again. The package does not
+// execute queries. Errors name the character and what was expected there.
 package query
 
 import (
@@ -27,13 +28,14 @@ type Query struct {
 	// Statuses are sorted; nil for all.
 	Statuses []model.Status
 	Reasons  []model.ReasonCode
-	// Half-open intervals. Zero means that the interval has no bound on that side.
+	// An interval includes the time From and excludes the time To. Zero means that the interval has
+	// no bound on that side.
 	StartedFrom, StartedTo model.Time
 	ClosedFrom, ClosedTo   model.Time
 	Labels                 []model.LabelCondition
 }
 
-// Request returns the request that lists the executions of a tenant that the query selects.
+// Request returns the request that lists what the query selects among the executions of a tenant.
 func (q *Query) Request(tenant string) api.ListRequest {
 	return api.ListRequest{
 		Tenant: tenant, Workflows: q.Workflows, Key: q.Key, KeyPrefix: q.KeyPrefix, Statuses: q.Statuses, Reasons: q.Reasons,
@@ -89,7 +91,7 @@ func names(statuses []model.Status) []string {
 	return words
 }
 
-// oneOf returns the condition that a field has one of the values.
+// oneOf returns the condition that a field has one of the values, without the name of the field.
 func oneOf[T ~string](values []T) string {
 	texts := make([]string, len(values))
 	for i, v := range values {

@@ -34,10 +34,10 @@ type Result struct {
 	Err  error // nil if the schedule has obeyed
 }
 
-// AskMany sends a command to many schedules, and returns one result for each, by name. An error
-// without results means that no schedule has received the command. If ctx ends, AskMany returns the
-// error of ctx together with the results so far. If one schedule refuses the command, the others
-// still obey it.
+// AskMany sends a command to many schedules, and returns one result for each schedule, sorted by
+// name. If one schedule refuses the command, the others still obey it. If AskMany returns an error
+// without results, no schedule has received the command. If ctx ends, AskMany returns the error of
+// ctx and all results. Schedules that have not answered by then have an error in their result.
 func (s Schedules) AskMany(ctx context.Context, sel Selection, c *Command) ([]Result, error) {
 	if c.Verb != VerbPause && c.Verb != VerbResume {
 		return nil, fault.New(fault.Invalid, "the verb is %.40q, must be %s or %s", c.Verb, VerbPause, VerbResume)
@@ -68,8 +68,8 @@ func (s Schedules) AskMany(ctx context.Context, sel Selection, c *Command) ([]Re
 	return all, ctx.Err()
 }
 
-// selected returns the schedules of a selection, by name, each once. A schedule that cannot be read
-// has an error.
+// selected returns the schedules of a selection, sorted by name, each once. A schedule that cannot
+// be read has an error in its result.
 func (s Schedules) selected(ctx context.Context, sel Selection) ([]Result, error) {
 	ways := 0
 	for _, given := range []bool{len(sel.Names) > 0, sel.App != "", sel.All} {

@@ -80,7 +80,7 @@ func (a *Admin) CreateKey(ctx context.Context, r api.KeyRequest) (api.NewKey, er
 	return api.NewKey{KeyInfo: keyInfo(&k), Secret: secret}, nil
 }
 
-// storeNewKey stores a key whose id must be free.
+// storeNewKey stores a new key. It refuses a key whose id another key already has.
 func (a *Admin) storeNewKey(ctx context.Context, k *authn.Key) error {
 	body, err := json.Marshal(k)
 	if err != nil {
@@ -113,7 +113,7 @@ func (a *Admin) RotateKey(ctx context.Context, r api.RotateRequest) (api.NewKey,
 		return api.NewKey{}, err
 	}
 
-	// The new key has the same lifetime as the old one had, counted from now.
+	// The lifetime of the new key starts now, and is as long as the lifetime of the old key.
 	request := api.KeyRequest{Tenant: old.Tenant, Admin: old.Admin(), Note: old.Note, Roles: old.Roles}
 	if !old.Expires.IsZero() {
 		request.Lifetime = old.Expires.Sub(old.Created)

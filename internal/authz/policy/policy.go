@@ -55,7 +55,7 @@ type subject struct {
 // Default returns the default policies.
 func Default() (*Policies, error) { return Parse("default.cedar", defaults) }
 
-// Parse reads policies. The name of their file is for errors.
+// Parse reads policies. Errors name the file of the policies, which is the parameter name.
 func Parse(name string, text []byte) (*Policies, error) {
 	p := &Policies{}
 	return p, p.Replace(name, text)
@@ -101,7 +101,8 @@ func parse(name string, text []byte) (*set, error) {
 	return &set{policies: all, actions: authz.Table(), granted: map[subject]map[authz.Action]error{}}, nil
 }
 
-// idOf returns the id of a policy: its annotation, or its place in the file.
+// idOf returns the id of a policy. The annotation @id gives the id. Without that annotation, the id
+// is made of the place of the policy in the file.
 func idOf(p *cedar.Policy, i int) string {
 	if id := p.Annotations()["id"]; id != "" {
 		return string(id)
@@ -153,7 +154,7 @@ func (s *set) decideAll(who *authn.Identity, key subject) map[authz.Action]error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.granted) >= maxCallers {
-		clear(s.granted) // active callers get their decisions computed again
+		clear(s.granted) // for callers that call again, the set decides again
 	}
 	s.granted[key] = decisions
 	return decisions
@@ -162,8 +163,8 @@ func (s *set) decideAll(who *authn.Identity, key subject) map[authz.Action]error
 // Explanation says why a caller may take an action, or may not.
 type Explanation struct {
 	Allowed bool
-	// Policies are the ids of the policies that permit the action, or that forbid it. There are
-	// none if no policy permits the action.
+	// Policies are the ids of the policies that forbid the action. If no policy forbids the action,
+	// they are the ids of the policies that permit it, if there are any.
 	Policies []string
 	// Errors are the errors of policies. One error is enough to refuse the caller.
 	Errors []string

@@ -8,12 +8,13 @@ import (
 
 // Config configures a clock. A zero field selects its default.
 type Config struct {
-	// a difference between the clocks above Jump puts the store's clock in doubt; default 10 s
+	// if the store's clock differs from Clock by more than Jump, the store's clock is in doubt;
+	// default 10 s
 	Jump time.Duration
-	// how long a jump must last before the clock accepts it; default 10 min. If two readings are
-	// more than half of this time apart, the clock accepts no jump.
+	// how long a jump must last before Clock accepts it; default 10 min. If two readings are more
+	// than half of this time apart, Clock starts to measure again how long the jump lasts.
 	Persist time.Duration
-	// how long nothing may be deleted by age after the clock has accepted a jump; default 24 h
+	// how long nothing may be deleted by age after Clock has accepted a jump; default 24 h
 	Hold time.Duration
 }
 
@@ -33,8 +34,8 @@ func (c *Config) withDefaults() {
 // between.
 const drift = 1000
 
-// Reading is what the store's clock showed at some moment between two moments of the node's own
-// time.
+// Reading is a reading of the store's clock. The node sent the request at Sent and got the answer
+// at Got, both in the node's own time. The store's clock showed Store at some moment in between.
 type Reading struct {
 	Sent, Got time.Duration
 	Store     model.Time
@@ -45,8 +46,8 @@ type Change uint8
 
 // Changes.
 const (
-	Agrees   Change = iota // nothing, or a small correction
-	Adopted                // this was the first reading, and the clock follows it from now on
+	Agrees   Change = iota // nothing, or a small correction; also while a doubt lasts
+	Adopted                // this was the first reading, and Clock follows it from now on
 	Doubted                // the store's clock has jumped: the node follows its own clock
 	Cleared                // the store's clock is back where it should be
 	Advanced               // a forward jump has lasted and was accepted: time has stepped forward
@@ -103,24 +104,24 @@ func (c *Clock) IsSet() bool { return c.set }
 // InDoubt reports whether the store's clock has jumped and the jump is not accepted yet.
 func (c *Clock) InDoubt() bool { return c.doubt != nil }
 
-// MayDelete reports whether the node may delete data because of its age (T5).
+// MayDelete reports whether the node may delete data because of the age of the data (T5).
 func (c *Clock) MayDelete(own time.Duration) bool {
 	return c.set && c.doubt == nil && own >= c.deletes
 }
 
-// DeletesFrom returns the own time from which the node may delete data because of its age. Another
-// reading may change that time. ok is false while the time is unknown.
+// DeletesFrom returns the own time from which the node may delete data because of the age of the
+// data. Another reading may change that time. ok is false while the time is unknown.
 func (c *Clock) DeletesFrom() (own time.Duration, ok bool) { return c.deletes, c.set && c.doubt == nil }
 
-// Read compares a reading of the store's clock with the clock, and corrects the clock if necessary.
+// Read compares a reading of the store's clock with the time of c, and corrects c if necessary.
 func (c *Clock) Read(r Reading) Verdict {
 	// The store's clock was read between the two moments, so the offset lies between these bounds.
 	low, high := int64(r.Store)-r.Got.Microseconds(), int64(r.Store)-r.Sent.Microseconds()
 	ours := c.line.offset(r.Got)
 	ahead := time.Duration(max(low-ours, 0)+min(high-ours, 0)) * time.Microsecond
 	if !c.set {
-		// Adopt the upper bound. If the adopted time were too early, its correction would cut the
-		// first sleeps short.
+		// Adopt the upper bound. If the adopted time were too early, a later correction would cut
+		// the first sleeps short.
 		c.set, c.agreed, c.deletes = true, r.Got, r.Got+c.cfg.Persist
 		c.line = Mapping{at: r.Got, from: high, to: high}
 
@@ -143,15 +144,15 @@ func (c *Clock) Read(r Reading) Verdict {
 	return Verdict{Change: Cleared, By: ahead}
 }
 
-// suspect decides about a reading that is too far from the node's own time.
+// suspect decides about a reading that is too far from the time of c.
 func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration) Verdict {
 	v := Verdict{By: ahead}
 	d := c.doubt
 	if d == nil {
 		v.Change = Doubted
 	}
-	// Between two readings that are far apart, the clock may have been right for a while and then
-	// have jumped again.
+	// If two readings are far apart, the store's clock may have been right for a while in between
+	// and then have jumped again. So measure from this reading on how long the jump lasts.
 	if d == nil || got-d.last > c.cfg.Persist/2 || !d.isConfirmedBy(got, low, high, c.cfg.Jump) {
 		// Freeze the offset, because a correction in progress belongs to the time before the jump.
 		ours := c.line.offset(got)

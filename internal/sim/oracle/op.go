@@ -7,11 +7,12 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// Op is a request of a user: a message to an address, or a question about its end or state.
+// Op is a request of a user. A user sends a message to an address, awaits the end of a run, reads
+// an execution, or changes a setting.
 type Op struct {
-	User    int // its index
+	User    int // the index of the user
 	Index   int
-	Message model.Message // Kind is 0 for await and read
+	Message model.Message // Kind is 0 for an await, a read and a change of a setting
 	Read    bool
 	Run     model.RunID // the run to await; zero means the end of the chain
 
@@ -19,20 +20,23 @@ type Op struct {
 	Invoked int64
 	Ended   int64
 	Acked   bool
-	Refused error // the error of a permanent refusal
+	Refused error // the refusal that ended this request
 	Unknown bool  // the outcome cannot be known
 	Done    bool
-	Floor   map[model.RunID]int64 // how many events earlier answers to queries included
-	Misuses bool                  // the request id belongs to another request
-	Shadow  *Op                   // the op that this one repeats with the same request id
-	Copied  bool                  // another request has the same request id
-	// Received says that a server has learned, or will learn, that the user has the answer.
+	// Floor is for a query. It says for each run how many events the code had seen when it answered
+	// earlier queries. The answer to this query must not come from fewer events.
+	Floor   map[model.RunID]int64
+	Misuses bool // the request id belongs to another request
+	Shadow  *Op  // the op that this one repeats with the same request id
+	Copied  bool // another request has the same request id
+	// Received says that the user sends a receipt for the answer. The receipt may get lost.
 	Received bool
-	// Since is the newest state of the entity that a caller had seen before this request.
+	// Since is for a view of an entity. It is the index of the newest state of the entity that a
+	// caller had seen before this request.
 	Since int
-	Reads int // how often the user has read the history again
+	Reads int // how often the user has read the history again to repeat a reset
 
-	What string // for a request about settings
+	What string // describes a change of a setting; empty for other requests
 }
 
 func (o *Op) String() string {

@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// OpKind is an operation that must succeed at least once in a run of many seeds.
+// OpKind is a kind of operation that a simulation counts. A test of many seeds demands that each
+// kind occurs at least once. It does not demand the kinds that have no name in opNames.
 type OpKind int
 
-// FaultKind is a fault that must occur at least once in a run of many seeds.
+// FaultKind is a kind of fault. A test of many seeds demands that each kind occurs at least once.
 type FaultKind int
 
 // The operations. opNames has their names.
@@ -44,8 +45,8 @@ const (
 	OpDrained
 	OpRefence
 	OpVerify
-	OpLanded // an unknown commit had landed
-	OpResent // an unknown commit had not landed
+	OpLanded // a node learned that a commit of unknown outcome is in the store
+	OpResent // a node learned that a commit of unknown outcome is not in the store
 	OpCareful
 	OpStarted
 	OpAttached
@@ -119,17 +120,17 @@ const (
 	OpTotal
 	OpSilence
 	OpLost
-	OpPoison // a task took three workers with it, one after the other; too rare to be demanded
+	OpPoison // three workers in a row were lost with a task; too rare to be demanded
 	OpDead
 	OpStopped
 	OpReportMailed
 	OpReportLate
 	OpHandLeft
-	OpExecuteGone // a lane handed a claim to a hand that had left
+	OpExecuteGone // a lane handed a claim to a task worker that had left
 	OpDenied      // a node answered that it does not have a claim; too rare to be demanded
-	OpDropped     // such a claim was given back; even rarer
-	OpExpired     // a run left after its retention
-	OpExpiredOwn  // a run left after a retention that it stated itself
+	OpDropped     // the claim was given back after such an answer; even rarer
+	OpExpired     // a run was removed after its retention time
+	OpExpiredOwn  // a run was removed after a retention time of its own
 	OpDeadExpired
 	OpMany
 	OpRequeued
@@ -140,7 +141,7 @@ const (
 	OpRequeueUndone
 	OpPurged
 	OpSet
-	OpSettingRace // a node changed a setting after a user had read it and before the user wrote it
+	OpSettingRace // a user could not write a setting that had changed since the user had read it
 	OpStateSaved  // the state of a breaker was written
 	OpStateLost   // a node could not write a setting, because another node had written it first
 	OpAdopted
@@ -154,14 +155,14 @@ const (
 	OpRetryAfter
 	OpQueuePaused
 	OpPage   // a page of the ledger was written
-	OpOrphan // a node still counts a claim that its board has given up
-	// OpFreedEarly: a worker reported such a claim, and its permits became free before its end was
-	// stored.
+	OpOrphan // the board has given up a claim, and the claim keeps its permits
+	// OpFreedEarly: the worker of such a claim was done, and the permits became free before the end
+	// of the claim was stored.
 	OpFreedEarly
 	// OpInherited: a node counts a claim of a dead node from now on; too rare to be demanded.
 	OpInherited
-	OpFound   // a node reported that it counts tasks of dead nodes
-	OpCleaned // the share of a dead node is free
+	OpFound   // a node stored that it has counted the claims of dead nodes in its shards
+	OpCleaned // the leased permits of a dead node became free
 	OpMailed
 	OpApplied
 	OpDeedSent
@@ -190,7 +191,7 @@ const (
 	OpUnlockedByForce
 	OpMisused
 	OpForgotten
-	OpAcknowledged // the owner removed an answer because its caller has it
+	OpAcknowledged // the owner removed an answer because the caller has the answer
 	OpSetAside
 	OpPutOffNewer
 	OpDoubted // a node continues with its own clock
@@ -198,7 +199,7 @@ const (
 	OpAdvanced
 	OpWentBack
 	OpWokeUp  // a node woke from a suspend, and another node owned one of its shards
-	OpKnocked // an owner told a node that its tasks wait for workers
+	OpKnocked // an owner told another node that tasks of the owner wait for workers
 	OpPolled
 	OpPollFailed // a poll was not answered in time
 	OpLent       // a node lent slots of a worker
@@ -207,25 +208,25 @@ const (
 	OpReportLent
 	OpSettledLent
 	OpLentLate      // a claim arrived although no slot was lent for the claim
-	OpLoanBack      // a node gave a claim without a worker back; too rare to be demanded
+	OpLoanBack      // a node gave back a claim that no worker executes; too rare to be demanded
 	OpDelayed       // a start was postponed
 	OpCanceledEarly // a run was canceled before its start time; too rare to be demanded
 	OpTimedOut      // an execution timed out
 	OpSignalDropped // an operator dropped a signal
 	OpSignalSkipped // an operator skipped a signal; too rare to be demanded
 	OpRunRepeated   // a failed run was followed by another attempt
-	OpNeighbours    // all other addresses continued while rows of one address were refused
+	OpNeighbours    // all other executions ended while the store refused rows of an address
 	OpRejoined      // a worker outlived its server, and joined another server with its runs
-	OpBodyKept      // a body outlived its server, and the next activation took it over
-	OpEmptied       // a node that an operator had drained gave its last shard up
+	OpBodyKept      // a worker continued a body that had outlived its server
+	OpEmptied       // a node that an operator had drained had given up its last shard
 	OpUndrained     // an operator let a node take shards again
 	OpTogether      // several runs were read in one call
-	OpDrawn         // a request came under an id of the current era of its lane
-	OpLateCopy      // a request was sent again when the owner of that era got the shard back
+	OpDrawn         // a request id named the current era of the lane that got the request
+	OpLateCopy      // such a request was sent again when the node of that era got the shard back
 	OpKilled        // a call killed its process
 	OpAccused       // an owner marked a call before it executed the call
 	OpConvicted     // a call was set aside because owners had died while they executed it
-	OpReceipt       // a server learned that a client has the answer to a drawn id
+	OpReceipt       // a server learned that a client has the answer to a request with a drawn id
 	OpGroupShard    // a node acquired a shard of a group other than the default one
 	OpGroupAlone    // no live node took the shards of a group
 	OpMessageAside  // a damaged message between shards was set aside
@@ -306,7 +307,7 @@ const (
 	FaultLeave
 	FaultWorkerMoves
 	FaultBadWorker
-	FaultLateFenced // a node learned that it had lost its lease
+	FaultLateFenced // an incarnation ended with an error, such as the loss of its lease
 	FaultGaveUp     // a caller stopped waiting
 	FaultStaleTurn
 	FaultSlowReply
@@ -318,7 +319,7 @@ const (
 	FaultSettingFails
 	FaultSettingLost
 	FaultTellerHangs
-	FaultHandedBack // a teller has made only the first calls
+	FaultHandedBack // an entity worker has made only the first calls of a hand-over
 	FaultOperatedTwice
 	FaultLastingPoison
 	FaultFlood
@@ -367,7 +368,7 @@ func (s *Scenario) Did(k OpKind) { s.Stats.Ops[k]++ }
 // Hurt counts a fault.
 func (s *Scenario) Hurt(k FaultKind) { s.Stats.faults[k]++ }
 
-// Add sums statistics up.
+// Add adds the counts of o to s.
 func (s *Stats) Add(o *Stats) {
 	for i := range o.Ops {
 		s.Ops[i] += o.Ops[i]
@@ -387,7 +388,8 @@ func (s *Stats) Faults() (n int) {
 	return n
 }
 
-// MissingNames names the kinds of operations and faults that never occurred.
+// MissingNames names the kinds of operations and faults that never occurred. It ignores operations
+// without a name.
 func (s *Stats) MissingNames() (names []string) {
 	for i, n := range s.Ops {
 		if n == 0 && opNames[i] != "" {
