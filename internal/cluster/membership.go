@@ -234,7 +234,7 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 			// Take the shard if it is free, or if the registration of its owner has ended.
 			if epoch, ok := registered[o.Node]; o.Node.IsZero() || !ok || epoch != o.Epoch {
 				if m.acquires {
-					m.missed = true // perhaps wrong: the acquire in flight may have taken this shard
+					m.missed = true // perhaps wrong: the acquire in flight may take it
 				} else {
 					a.Acquire = append(a.Acquire, o.Shard)
 				}
