@@ -428,8 +428,10 @@ func (c *cutter) keepSent(i int) {
 	c.blank(i)
 }
 
-// addAccepted adds messages that the run accepted after the cut. Signals that an operator has
-// dropped stay dropped.
+// addAccepted adds messages that the run accepted after the cut, so that the code of the new run
+// gets them. An update is added even if the source has answered it: what the source did with it
+// after the cut is not a part of the new run. The core removes senders that no longer wait for an
+// answer. Signals that an operator has dropped stay dropped.
 func (c *cutter) addAccepted() {
 	dropped := map[int64]bool{}
 	for i := range c.h.Events {
@@ -445,16 +447,8 @@ func (c *cutter) addAccepted() {
 		if dropped[e.Seq] {
 			continue
 		}
-		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || c.isWaitingUpdate(&e) {
+		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || e.Kind == model.EventUpdateReceived {
 			c.plan.Added = append(c.plan.Added, e)
 		}
 	}
-}
-
-// isWaitingUpdate reports whether an event is an update that the source has not answered and can
-// still answer.
-func (c *cutter) isWaitingUpdate(e *model.Event) bool {
-	return e.Kind == model.EventUpdateReceived && !c.h.Outcome.Status.Closed() && !slices.ContainsFunc(c.h.Events, func(o model.Event) bool {
-		return o.Kind == model.EventUpdateAnswered && o.Ref == e.Seq
-	})
 }

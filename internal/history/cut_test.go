@@ -22,6 +22,7 @@ import (
 //	ta Ta       an attempt of task a has timed out; task a has timed out permanently
 //	^a :a ;a    message a was sent; it was answered; it was answered with a failure
 //	{a ga }a    section a asks to lock two entities; one of them is locked; the section has ended
+//	ua Ua       update a was received; the last update was answered
 func record(words string) *model.History {
 	h := sample()
 	h.Events, h.Outcome = nil, model.Outcome{Status: model.Failed}
@@ -48,6 +49,10 @@ func record(words string) *model.History {
 			e.Kind, e.Ref = model.EventSignalTaken, last
 		case '#':
 			e.Kind, e.Ref = model.EventSignalDropped, last
+		case 'u':
+			e.Kind, e.RequestID, last = model.EventUpdateReceived, "r", e.Seq
+		case 'U':
+			e.Kind, e.Ref = model.EventUpdateAnswered, last
 		case '=':
 			e.Kind = model.EventPromiseSettled
 		case '@':
@@ -95,7 +100,7 @@ func words(past []model.PastEvent) string {
 		mark := map[model.EventKind]string{
 			model.EventStepCompleted: "+", model.EventStepFailed: "-", model.EventAttemptFailed: "~", model.EventChildStarted: ">", model.EventChildClosed: "<",
 			model.EventSignalReceived: "?", model.EventSignalTaken: "*", model.EventSignalDropped: "#", model.EventPromiseSettled: "=", model.EventWatched: "@",
-			model.EventCancelRequest: "x", model.EventWithdrawn: "/",
+			model.EventCancelRequest: "x", model.EventWithdrawn: "/", model.EventUpdateReceived: "u", model.EventUpdateAnswered: "U",
 			model.EventTaskScheduled: "(", model.EventTaskClaimed: "[", model.EventTaskReturned: "]", model.EventTaskTimedOut: "t",
 			model.EventSent: "^", model.EventAnswered: ":",
 			model.EventLockAsked: "{", model.EventLockGranted: "g", model.EventUnlocked: "}",
@@ -159,6 +164,11 @@ func TestCut(t *testing.T) {
 		{"reset behind a dropped signal", "+a ?s #s +b", history.Request{Mode: history.Reset, After: 3, Placed: true}, "+a ?s #s"},
 		{"reset between a signal and its drop", "+a ?s +b #s +c", history.Request{Mode: history.Reset, After: 3, Placed: true}, "+a ?s +b #s"},
 		{"reset before a signal that was dropped", "+a ?s +b #s ?t", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a ?t"},
+		{"reset before an update that was answered", "+a uv Uv +b", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a uv"},
+		{"reset between an update and its answer", "+a uv +b Uv", history.Request{Mode: history.Reset, After: 3, Placed: true}, "+a uv +b"},
+		{"reset behind an answered update", "+a uv Uv +b", history.Request{Mode: history.Reset, After: 3, Placed: true}, "+a uv Uv"},
+		{"retry takes updates along, answered or not", "+a -d uv Uv uw", history.Request{Mode: history.Retry}, "+a uv uw"},
+		{"fork leaves later updates to the source", "+a +b uv", history.Request{Mode: history.Fork, After: 1, Placed: true}, "+a"},
 		{"fork between a signal and its drop", "+a ?s +b #s", history.Request{Mode: history.Fork, After: 3, Placed: true}, "+a ?s +b"},
 		{"reset drops a cancel request behind the place", "+a x +b", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a"},
 		{"fork schedules tasks again that have no outcome", "(a [a +a (b [b ~b ]b tb [b", history.Request{Mode: history.Fork}, "(a [a +a _b _b _b _b _b _b"},

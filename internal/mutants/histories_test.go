@@ -41,7 +41,7 @@ var histories = []mutant{
 	{
 		name:  "a reset loses the updates after its cut",
 		file:  "internal/history/cut.go",
-		old:   "e.Kind == model.EventPromiseSettled || c.isWaitingUpdate(&e)",
+		old:   "e.Kind == model.EventPromiseSettled || e.Kind == model.EventUpdateReceived",
 		new:   "e.Kind == model.EventPromiseSettled",
 		tests: [][]string{sim},
 	},

@@ -307,6 +307,11 @@ func (l *ledger) checkAdded(b *store.Batch, r, src *Run, at int, takesOver, gave
 				l.Fail("I11: %s does not have each %s of the run that it takes the place of", r.ID, k)
 			}
 		}
+		// The past of an answered update names no sender, because the sender has its answer.
+		alike := func(a, b model.Event) bool { return a.Name == b.Name && a.Input.Equal(b.Input) }
+		if !slices.EqualFunc(kind(all, model.EventUpdateReceived), kind(src.Events, model.EventUpdateReceived), alike) {
+			l.Fail("I11: %s does not have each update of the run that it takes the place of", r.ID)
+		}
 	}
 
 	var watchers, open []model.Event
@@ -324,8 +329,8 @@ func (l *ledger) checkAdded(b *store.Batch, r, src *Run, at int, takesOver, gave
 
 	for _, e := range all[at:] {
 		answer := e.Kind == model.EventAnswered && slices.ContainsFunc(all[:at], func(o model.Event) bool { return o.Kind == model.EventSent && o.ID == e.ID })
-		accepted := takesOver && (e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled)
-		if !answer && !accepted && !(gaveWay && (e.Kind == model.EventUpdateReceived || e.Kind == model.EventWatched)) {
+		accepted := takesOver && (e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || e.Kind == model.EventUpdateReceived)
+		if !answer && !accepted && !(gaveWay && e.Kind == model.EventWatched) {
 			l.Fail("I22: event %d of %s is a %s, which does not come with a past", e.Seq, r.ID, e.Kind)
 		}
 	}
