@@ -144,6 +144,13 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestPermitOfAnEndThatIsUndone$")},
 	},
 	{
+		name:  "a blocked run goes back to the worker that has blocked it",
+		file:  "internal/engine/lane/turn.go",
+		old:   "		e.wait.refused = l.alsoRefused(refused, in.worker)\n",
+		new:   "		_ = refused\n",
+		tests: [][]string{laneTest("TestBlockedRunsGoToTheWorkerThatJoins$")},
+	},
+	{
 		name:  "other inputs join the batch of a lone input",
 		file:  "internal/engine/lane/lone.go",
 		old:   "		return l.open.isKept()\n",

@@ -122,7 +122,10 @@ func (l *Lane) run(now model.Time, b *building) {
 			f.entry.actor.commit(f.change)
 		case effGone:
 			l.tellGone(now, f.entry, f.again)
-		case effBlocked, effTaken:
+		case effBlocked:
+			l.answerTurn(f.call.Worker, f.call.Run, f.call.Generation)
+			l.tryUntried(now, f.entry)
+		case effTaken:
 			l.answerTurn(f.call.Worker, f.call.Run, f.call.Generation)
 		case effLimit:
 			l.waiters.stop(&l.out, f.entry.address, f.err)

@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
@@ -47,6 +49,7 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		}
 		return
 	}
+	refused := e.wait.refused
 	e.wait.refused = nil
 	if d.Close == nil {
 		l.assign(now, e, x, &d)
@@ -88,6 +91,10 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		}
 		l.letGoQuietly(e)
 		l.strand(e, t.Blocked.Bounded())
+		e.wait.refused = l.alsoRefused(refused, in.worker)
+		if b == nil {
+			l.tryUntried(now, e)
+		}
 	case len(d.Events) > 0: // the worker gets the events back
 	case b == nil:
 		l.answerTurn(in.worker, t.Run, t.Generation)
@@ -117,6 +124,23 @@ func (l *Lane) applyStaleTurn(now model.Time, e *entry, in *turnInput) {
 
 // mostRefused is how many turns of a run in a row the lane refuses before it blocks the run.
 const mostRefused = 3
+
+// alsoRefused adds a worker to those that cannot continue a run, and drops workers that have left.
+func (l *Lane) alsoRefused(refused []WorkerID, id WorkerID) []WorkerID {
+	here := slices.DeleteFunc(refused, func(w WorkerID) bool { return w == id || !l.workers.here[w] })
+	return append(here, id)
+}
+
+// tryUntried gives a run that its worker has blocked to a worker that has not tried the run since
+// it was last continued. The code of that worker may fit, for example because it is newer. If the
+// first few workers have blocked the run, the run waits for a worker that joins.
+func (l *Lane) tryUntried(now model.Time, e *entry) {
+	if e.gone || !e.known || e.x == nil || e.x.Blocked == nil || !e.wait.worker || len(e.wait.refused) > mostRefused || !l.workers.hasUntried(e, e.x.Pin) {
+		return
+	}
+	l.workers.unstrand(e)
+	l.dispatch(now, e)
+}
 
 // tryAnother takes a run from a worker whose turn cannot be applied and gives it to another worker,
 // because the fault may be only in the first worker. It returns false if no other worker is left to
