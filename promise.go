@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
@@ -38,9 +39,12 @@ func (p *Promise[T]) Resolve(from Sender, to Target, v T) (err error) {
 	return p.settle(from, to, value, nil)
 }
 
-// Reject sets an error that Await returns. The first Resolve or Reject wins. Every later Resolve or
-// Reject returns ErrConflict.
+// Reject sets an error that Await returns. The error must not be nil. The first Resolve or Reject
+// wins. Every later Resolve or Reject returns ErrConflict.
 func (p *Promise[T]) Reject(from Sender, to Target, err error) error {
+	if err == nil {
+		return remote(fault.New(fault.Invalid, "reject of promise %q: the error is nil; to settle it without an error, call Resolve", p.name))
+	}
 	return remote(p.settle(from, to, model.Payload{}, replay.FailureOf(err)))
 }
 

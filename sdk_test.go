@@ -122,6 +122,9 @@ func TestPromise(t *testing.T) {
 		got, err := e.Result(c)
 		want(t, got, err, "first")
 		rejected, _ := decide.Start(c, "doc", perdure.RawKey("r"))
+		if err := decision.Reject(c, rejected, nil); !errors.Is(err, perdure.ErrInvalid) {
+			t.Errorf("a rejection without an error: %v", err)
+		}
 		if err := decision.Reject(c, rejected, errors.New("no budget")); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -110,6 +111,9 @@ func (o *options) input(flag, text string) (model.Payload, error) {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, data); err != nil {
 		return model.Payload{}, fault.New(fault.Invalid, "the value of %s is not JSON: %w", flag, err)
+	}
+	if !utf8.Valid(data) {
+		return model.Payload{}, fault.New(fault.Invalid, "the value of %s is not JSON: a text in it is not valid UTF-8", flag)
 	}
 
 	return model.Payload{Data: compact.Bytes()}, nil

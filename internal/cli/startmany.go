@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"time"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/api"
@@ -188,6 +189,9 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, l.Input); err != nil {
 		return r, fault.New(fault.Invalid, "the input is not JSON: %w", err)
+	}
+	if !utf8.Valid(l.Input) {
+		return r, fault.New(fault.Invalid, "the input is not JSON: a text in it is not valid UTF-8")
 	}
 
 	r.Input = model.Payload{Data: compact.Bytes()}

@@ -27,6 +27,7 @@ func TestHostileRequests(t *testing.T) {
 	}{
 		{400, "twice in one object", post, path, `{"workflow":"order","key":"1","key":"2"}`, nil},
 		{400, "twice in one object", post, path, `{"workflow":"order","key":"1","input":{"a":{"b":1,"b":2}}}`, nil},
+		{400, "not valid UTF-8", post, path, "{\"workflow\":\"order\",\"key\":\"1\",\"input\":\"caf\xe9\"}", nil},
 		{400, "levels deep", post, path, `{"workflow":"order","key":"1","input":` + deep + `}`, nil},
 		{400, "", post, path, `{"workflow":"order"`, nil},
 		{400, "after its JSON value", post, path, `{"workflow":"order","key":"1"} {}`, nil},
