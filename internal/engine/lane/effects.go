@@ -122,11 +122,11 @@ func (l *Lane) run(now model.Time, b *building) {
 			f.entry.actor.commit(f.change)
 		case effGone:
 			l.tellGone(now, f.entry, f.again)
-		case effBlocked:
+		case effBlocked, effTaken:
 			l.answerTurn(f.call.Worker, f.call.Run, f.call.Generation)
-			l.tryUntried(now, f.entry)
-		case effTaken:
-			l.answerTurn(f.call.Worker, f.call.Run, f.call.Generation)
+			if f.kind == effBlocked {
+				l.tryUntried(now, f.entry)
+			}
 		case effLimit:
 			l.waiters.stop(&l.out, f.entry.address, f.err)
 		case effHint:

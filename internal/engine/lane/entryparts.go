@@ -203,7 +203,7 @@ type stall struct {
 	overlooked bool
 	reasons    []model.Reason // what the code waits for, or why it cannot run
 	paused     *model.Reason  // why the run was paused when the lane dropped its state
-	refused    []WorkerID     // workers that tried the run, one after the other, and could not continue it
+	refused    []WorkerID     // workers that tried the run and could not continue it
 }
 
 // taskBook records what the board and the workers know about the tasks of a run.
