@@ -69,7 +69,8 @@ func (inc *incarnation) reunite() {
 
 // meetOwn tells the lanes what the workers of this process hold of lost owners. A worker that is
 // lent to an owner first has to lose the runs of this owner, which takes a moment after the owner
-// has died.
+// has died. If that takes longer than askFor, meetOwn gives up, as askOthers does: a body that is
+// still running then may run a second time.
 func (inc *incarnation) meetOwn(ctx context.Context) {
 	if inc.crewHost != nil {
 		brief, cancel := context.WithTimeout(ctx, askFor)

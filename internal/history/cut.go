@@ -429,26 +429,48 @@ func (c *cutter) keepSent(i int) {
 }
 
 // addAccepted adds messages that the run accepted after the cut, so that the code of the new run
-// gets them. An update is added even if the source has answered it: what the source did with it
-// after the cut is not a part of the new run. The core removes senders that no longer wait for an
-// answer. Signals that an operator has dropped stay dropped.
+// gets them. Signals that an operator has dropped stay dropped.
 func (c *cutter) addAccepted() {
-	dropped := map[int64]bool{}
+	dropped, answers := map[int64]bool{}, map[int64]*model.Event{}
 	for i := range c.h.Events {
-		if e := &c.h.Events[i]; e.Kind == model.EventSignalDropped {
+		switch e := &c.h.Events[i]; e.Kind {
+		case model.EventSignalDropped:
 			dropped[e.Ref] = true
+		case model.EventUpdateAnswered:
+			answers[e.Ref] = e
+		default:
 		}
 	}
 
 	for _, e := range c.h.Events[c.plan.Position:] {
-		if e.Kind == model.EventSignalDropped && e.Ref <= c.plan.Position {
+		switch e.Kind {
+		case model.EventSignalDropped:
+			if e.Ref <= c.plan.Position {
+				c.plan.Added = append(c.plan.Added, e)
+			}
+		case model.EventSignalReceived:
+			if !dropped[e.Seq] {
+				c.plan.Added = append(c.plan.Added, e)
+			}
+		case model.EventPromiseSettled:
 			c.plan.Added = append(c.plan.Added, e)
-		}
-		if dropped[e.Seq] {
-			continue
-		}
-		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || e.Kind == model.EventUpdateReceived {
-			c.plan.Added = append(c.plan.Added, e)
+		case model.EventUpdateReceived:
+			if c.isAccepted(answers[e.Seq]) {
+				c.plan.Added = append(c.plan.Added, e)
+			}
+		default:
 		}
 	}
+}
+
+// isAccepted reports whether the new run must know an update that came after the cut. answer is nil
+// if the source has not answered the update. If the update succeeded, its caller relies on it, and
+// the cut removes what it did. If it failed, or was refused because the source ended, its caller
+// knows that, and the update must not take effect later. The core removes senders that no longer
+// wait for an answer.
+func (c *cutter) isAccepted(answer *model.Event) bool {
+	if answer == nil {
+		return !c.h.Outcome.Status.Closed()
+	}
+	return answer.Failure == nil
 }

@@ -22,7 +22,7 @@ import (
 //	ta Ta       an attempt of task a has timed out; task a has timed out permanently
 //	^a :a ;a    message a was sent; it was answered; it was answered with a failure
 //	{a ga }a    section a asks to lock two entities; one of them is locked; the section has ended
-//	ua Ua       update a was received; the last update was answered
+//	ua Ua Fa    update a was received; the last update was answered, without or with an error
 func record(words string) *model.History {
 	h := sample()
 	h.Events, h.Outcome = nil, model.Outcome{Status: model.Failed}
@@ -53,6 +53,8 @@ func record(words string) *model.History {
 			e.Kind, e.RequestID, last = model.EventUpdateReceived, "r", e.Seq
 		case 'U':
 			e.Kind, e.Ref = model.EventUpdateAnswered, last
+		case 'F':
+			e.Kind, e.Ref, e.Failure = model.EventUpdateAnswered, last, &model.Failure{Message: "no"}
 		case '=':
 			e.Kind = model.EventPromiseSettled
 		case '@':
@@ -167,7 +169,8 @@ func TestCut(t *testing.T) {
 		{"reset before an update that was answered", "+a uv Uv +b", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a uv"},
 		{"reset between an update and its answer", "+a uv +b Uv", history.Request{Mode: history.Reset, After: 3, Placed: true}, "+a uv +b"},
 		{"reset behind an answered update", "+a uv Uv +b", history.Request{Mode: history.Reset, After: 3, Placed: true}, "+a uv Uv"},
-		{"retry takes updates along, answered or not", "+a -d uv Uv uw", history.Request{Mode: history.Retry}, "+a uv uw"},
+		{"reset leaves out an update that failed", "+a uv Fv +b", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a"},
+		{"retry leaves out an update that the end has refused", "+a -d uv Uv uw", history.Request{Mode: history.Retry}, "+a uv"},
 		{"fork leaves later updates to the source", "+a +b uv", history.Request{Mode: history.Fork, After: 1, Placed: true}, "+a"},
 		{"fork between a signal and its drop", "+a ?s +b #s", history.Request{Mode: history.Fork, After: 3, Placed: true}, "+a ?s +b"},
 		{"reset drops a cancel request behind the place", "+a x +b", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a"},

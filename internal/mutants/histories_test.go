@@ -39,10 +39,17 @@ var histories = []mutant{
 		tests: [][]string{sim},
 	},
 	{
+		name:  "a reset takes over updates that failed",
+		file:  "internal/history/cut.go",
+		old:   "	return answer.Failure == nil\n",
+		new:   "	return true\n",
+		tests: [][]string{{"./internal/history", "-run", "TestCut$"}},
+	},
+	{
 		name:  "a reset loses the updates after its cut",
 		file:  "internal/history/cut.go",
-		old:   "e.Kind == model.EventPromiseSettled || e.Kind == model.EventUpdateReceived",
-		new:   "e.Kind == model.EventPromiseSettled",
+		old:   "			if c.isAccepted(answers[e.Seq]) {\n",
+		new:   "			if false {\n",
 		tests: [][]string{sim},
 	},
 	{

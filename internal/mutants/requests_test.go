@@ -44,8 +44,8 @@ var requests = []mutant{
 	{
 		name:  "a reset brings a dropped signal back",
 		file:  "internal/history/cut.go",
-		old:   "		if dropped[e.Seq] {\n",
-		new:   "		if false {\n",
+		old:   "			if !dropped[e.Seq] {\n",
+		new:   "			if true {\n",
 		tests: [][]string{{"./internal/history", "-run", "TestCut$"}},
 	},
 	{

@@ -26,6 +26,9 @@ func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer, s Capacity) {
 func (l *Lane) offer(now model.Time, k kind, o offer) {
 	for _, e := range l.workers.offer(k, o) {
 		e.wait.worker = false
+		if len(e.wait.refused) > 0 {
+			e.wait.joined = o.id
+		}
 		if e.isEntity() && e.known {
 			e.actor.entity.Mark(l.viewTest(e))
 			l.settleEntity(now, e)
@@ -196,6 +199,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 func (l *Lane) activate(now model.Time, e *entry, s seat, events []model.Event) {
 	e.hold.give(s, l.workers.nextGen(), e.run(), len(events))
 	e.reading.endHistory()
+	e.wait.joined = 0
 	l.runs[e.run()] = e
 	e.ours, e.claimed = e.run(), false
 	l.noteReturn(e, s.worker)

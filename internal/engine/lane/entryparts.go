@@ -204,6 +204,9 @@ type stall struct {
 	reasons    []model.Reason // what the code waits for, or why it cannot run
 	paused     *model.Reason  // why the run was paused when the lane dropped its state
 	refused    []WorkerID     // workers that tried the run and could not continue it
+	// joined is a worker that has joined since the run was blocked. Its code may be newer, so it
+	// gets the run before other workers.
+	joined WorkerID
 }
 
 // taskBook records what the board and the workers know about the tasks of a run.

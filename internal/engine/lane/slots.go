@@ -111,11 +111,17 @@ func (w *workers) keepSeat(id WorkerID) seat {
 }
 
 // seat takes a slot of one of the workers that offer the kind of an entry and can continue a run
-// that is pinned to a version. It chooses these workers in turn, and workers of other nodes last.
+// that is pinned to a version. It chooses these workers in turn, and workers of other nodes last. A
+// blocked run first goes to a worker that has joined since.
 // full says that there are such workers, but that none of them has a slot for this entry: all slots
 // are taken, or other entries already wait for the free slot.
 func (w *workers) seat(e *entry, pin string) (s seat, full bool) {
 	k := e.kind()
+	if e.wait.joined != 0 && w.canServe(e.wait.joined, k, pin) {
+		if s, ok := w.sit(e.wait.joined); ok {
+			return s, false
+		}
+	}
 	if w.canServe(w.freed.worker, k, pin) && !w.isRefused(w.freed.worker, e, pin) {
 		return w.freed.move(), false
 	}

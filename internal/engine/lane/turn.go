@@ -133,7 +133,8 @@ func (l *Lane) alsoRefused(refused []WorkerID, id WorkerID) []WorkerID {
 
 // tryUntried gives a run that its worker has blocked to a worker that has not tried the run since
 // it was last continued. The code of that worker may fit, for example because it is newer. If the
-// first few workers have blocked the run, the run waits for a worker that joins.
+// first few workers have blocked the run, the run waits for a worker that joins, because all others
+// may have the same code.
 func (l *Lane) tryUntried(now model.Time, e *entry) {
 	if e.gone || !e.known || e.x == nil || e.x.Blocked == nil || !e.wait.worker || len(e.wait.refused) > mostRefused || !l.workers.hasUntried(e, e.x.Pin) {
 		return

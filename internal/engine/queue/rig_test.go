@@ -374,7 +374,16 @@ func (r *rig) checkReason(t *rapid.T, k *naiveTask) {
 // checkBooks checks the internal state of the board: it contains nothing that is no longer used,
 // and every heap is in order.
 func checkBooks(t interface{ Fatalf(string, ...any) }, b *Board) {
-	leaves := 0
+	leaves, proposed := 0, 0
+	for _, tk := range b.tasks {
+		if tk.state == matched {
+			proposed++
+		}
+	}
+	if proposed != b.proposed {
+		t.Fatalf("the board counts %d proposals, want %d", b.proposed, proposed)
+	}
+
 	for _, ln := range b.lines {
 		if ln.tasks.len() == 0 || ln.group != b.groups[ln.name.group] || ln.site != b.sites[ln.site.name] {
 			t.Fatalf("line %v is empty, or the board does not have its group or its site", ln.name)

@@ -309,8 +309,11 @@ func (l *ledger) checkAdded(b *store.Batch, r, src *Run, at int, takesOver, gave
 		}
 		// The past of an answered update names no sender, because the sender has its answer.
 		alike := func(a, b model.Event) bool { return a.Name == b.Name && a.Input.Equal(b.Input) }
-		if !slices.EqualFunc(kind(all, model.EventUpdateReceived), kind(src.Events, model.EventUpdateReceived), alike) {
-			l.Fail("I11: %s does not have each update of the run that it takes the place of", r.ID)
+		accepted := slices.DeleteFunc(kind(src.Events, model.EventUpdateReceived), func(e model.Event) bool {
+			return e.Seq > int64(at) && hasFailed(src, e.Seq, gaveWay)
+		})
+		if !slices.EqualFunc(kind(all, model.EventUpdateReceived), accepted, alike) {
+			l.Fail("I11: %s does not have each update of the run that it takes the place of, or has one that failed", r.ID)
 		}
 	}
 
@@ -334,6 +337,16 @@ func (l *ledger) checkAdded(b *store.Batch, r, src *Run, at int, takesOver, gave
 			l.Fail("I22: event %d of %s is a %s, which does not come with a past", e.Seq, r.ID, e.Kind)
 		}
 	}
+}
+
+// hasFailed reports whether the caller of an update knows that it failed: it was answered with an
+// error, or its run has ended without an answer.
+func hasFailed(r *Run, update int64, isOpen bool) bool {
+	i := slices.IndexFunc(r.Events, func(e model.Event) bool { return e.Kind == model.EventUpdateAnswered && e.Ref == update })
+	if i < 0 {
+		return !isOpen
+	}
+	return r.Events[i].Failure != nil
 }
 
 // checkBegun checks the answer that a user gets after starting a run with a past.
