@@ -622,3 +622,67 @@ func TestTripTheBreakerOfAnInlineActivity(t *testing.T) {
 		t.Errorf("trip the breaker of an inline activity: %v", err)
 	}
 }
+
+// A task that ends early, while its code still runs, keeps its permit until the code has ended. The
+// code may ignore the end of its context for a while. The next attempt of the task, and other
+// tasks, wait for the permit until then, and say so.
+func TestPermitOfCodeThatStillRuns(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"terminate", "cancel of the workflow", "time-out of the attempt", "reset"} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			m := newMeter()
+			var release chan struct{}
+			timeout := time.Hour
+			if end == "time-out of the attempt" {
+				timeout = time.Second
+			}
+			stubborn := perdure.NewActivity("stubborn", func(_ context.Context, n int) (int, error) {
+				defer m.enter("")()
+				if n == 1 {
+					<-release
+				}
+				return n, nil
+			}, perdure.OnQueue("q"), perdure.Limit("one"), perdure.AttemptTimeout(timeout), perdure.RetryPolicy{Initial: time.Millisecond, MaxAttempts: 2})
+			flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) {
+				return stubborn.Run(ctx, n)
+			})
+
+			runFlow(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+				release = make(chan struct{})
+				must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "one", Concurrency: 1}))
+				first, err := flow.Start(c, 1, perdure.RawKey("first"))
+				must(t, err)
+				synctest.Wait()
+				second, err := flow.Start(c, 2, perdure.RawKey("second"))
+				must(t, err)
+				synctest.Wait()
+
+				switch end {
+				case "terminate":
+					must(t, app.Executions().Terminate(t.Context(), first, "enough"))
+				case "cancel of the workflow":
+					must(t, first.Cancel(c, "enough"))
+				case "reset":
+					_, err := app.Executions().Reset(t.Context(), first, perdure.BeforeStep("stubborn"))
+					must(t, err)
+				}
+				time.Sleep(10 * time.Second)
+				if n := len(m.times()); n != 1 {
+					t.Errorf("%d bodies have begun while the first one runs", n)
+				}
+				if why := reasonOf(t, app, second); !strings.Contains(why, "flow/first") || !strings.Contains(why, "(ended, but its code still runs)") {
+					t.Errorf("the second one waits because %q", why)
+				}
+
+				close(release)
+				if _, err := second.Result(c); err != nil {
+					t.Fatal(err)
+				}
+				if m.peak("") != 1 {
+					t.Errorf("%d bodies have run at a time", m.peak(""))
+				}
+			}, stubborn, flow)
+		})
+	}
+}

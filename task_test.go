@@ -51,6 +51,8 @@ type deskTask struct {
 func (d *desk) Lose()    {}
 func (d *desk) Suspend() {}
 
+func (d *desk) CodeEnded(model.ClaimRef) {}
+
 func (d *desk) JoinTasks(_ context.Context, w api.TaskWorker, offer model.TaskOffer) (api.TaskSession, error) {
 	d.worker, d.offer = w, offer
 	return d, nil

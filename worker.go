@@ -59,7 +59,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 
 	p := pool.New(pc)
 	session, err := a.cfg.Backend.JoinTasks(ctx, p, model.TaskOffer{
-		Name: workerName(), Tenants: []string{a.host.tenant}, Queues: slices.Compact(queues), Kinds: sortedKeys(handlers), Slots: p.Capacity(), Version: a.cfg.Version,
+		Name: workerName(), Tenants: []string{a.host.tenant}, Queues: slices.Compact(queues), Kinds: sortedKeys(handlers), Slots: p.Capacity(), Version: a.cfg.Version, TellsEnd: true,
 		Limits: slices.Compact(slices.Sorted(slices.Values(limits))), Breakers: slices.Compact(slices.Sorted(slices.Values(breakers))),
 	})
 	if err != nil {

@@ -40,6 +40,10 @@ type TaskSession interface {
 	// States reads the states of the claim's task, including states of earlier attempts, ordered by
 	// name. It shows every Write that has returned.
 	States(ctx context.Context, claim model.ClaimRef) ([]TaskState, error)
+	// CodeEnded says that the code of a lost claim has ended, so the engine can give the permits of
+	// the claim to other tasks. A worker whose offer has TellsEnd calls it once for every claim
+	// that it was told to stop as lost, also if the code has never started. It does not block.
+	CodeEnded(claim model.ClaimRef)
 	// Slots changes how many claims the worker may hold: fewer under pressure, none while it
 	// drains. The worker keeps the claims that it has.
 	Slots(n int)

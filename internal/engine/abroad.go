@@ -124,7 +124,7 @@ func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 func (s *TaskSession) holdsAbroad(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.abroad.List(loan.Listing{To: to, Executes: maps.Keys(s.held), Reports: maps.All(s.reported), Foreign: foreign, Owned: owned, Room: room})
+	return s.abroad.List(loan.Listing{To: to, Executes: maps.Keys(s.held), Lingers: maps.Keys(s.lingering), Reports: maps.All(s.reported), Foreign: foreign, Owned: owned, Room: room})
 }
 
 // setHeld sets the claims of the session of a borrowed worker: the claims that the node of the

@@ -203,27 +203,13 @@ func (b *board) Hold(now model.Time, it queue.Item, claim int64, id queue.Worker
 }
 
 // Remove implements lane.Board.
-func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) *queue.Item {
+func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	was := b.b.Remove(now, ref, how)
+	b.b.Remove(now, ref, how)
 	b.leaveGate(now, ref)
 	b.settle(now)
 	b.moved = true
-	return was
-}
-
-// Restore implements lane.Board. If nodes share the store, a claim keeps its permits until its
-// worker is done, so there is nothing to take back.
-func (b *board) Restore(now model.Time, it queue.Item, claim int64, id queue.WorkerID) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.gate.Book != nil || !b.b.Restore(now, it, claim, id) {
-		return false
-	}
-	b.settle(now)
-	b.moved = true
-	return true
+	b.mu.Unlock()
 }
 
 // Forget implements lane.Board.

@@ -146,8 +146,8 @@ func (b *board) offerInline(now model.Time, tenant, kind string) {
 	}
 }
 
-// adopt counts the attempts of earlier incarnations whose bodies still run. The engine calls it
-// before a lane of the new incarnation starts anything.
+// adopt counts the inline attempts and the lost claims of earlier incarnations whose code still
+// runs. The engine calls it before a lane of the new incarnation starts anything.
 func (b *board) adopt() {
 	all := &b.inc.eng.attempts
 	b.mu.Lock()
@@ -155,6 +155,7 @@ func (b *board) adopt() {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	now := b.inc.eng.clock.now()
+	b.adoptLingering(now)
 	for ref, p := range all.running {
 		b.offerInline(now, ref.Address.Tenant, p.spec.Kind)
 		b.b.Hold(now, p.item(now, ref), queue.HeldClaim{Ref: model.ClaimRef{TaskRef: ref}, Worker: queue.InlineWorker})

@@ -9,9 +9,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// This file handles orphans. An orphan is a claim that a worker of this node, or a worker that is
-// lent to it, still executes although its run has moved away or is quarantined. An orphan keeps its
-// permits until its worker is done (see flow.BoardGate).
+// This file handles orphans and lingering claims. An orphan is a claim that a worker of this node,
+// or a worker that is lent to it, still executes although its run has moved away or is quarantined,
+// or although the lane has decided that the claim has ended. A lingering claim has ended for good,
+// but its code still runs. Both keep their permits until their workers are done (see
+// flow.BoardGate).
 
 // Release implements lane.Board.
 func (b *board) Release(now model.Time, id queue.WorkerID, r *model.TaskReport) {
@@ -32,9 +34,6 @@ func (b *board) release(now model.Time, id queue.WorkerID, r *model.TaskReport) 
 // stopEarlier stops workers that still execute an earlier claim of a task whose next claim a lane
 // is about to hand over. The next claim is durable, so the earlier one has ended.
 func (b *board) stopEarlier(calls []lane.TaskCall) {
-	if b.gate.Book == nil {
-		return // with only one node, runs do not move, so the lane has stopped all workers
-	}
 	isExecute := func(c lane.TaskCall) bool { return c.Kind == lane.TaskExecute }
 	if !slices.ContainsFunc(calls, isExecute) {
 		return
@@ -56,9 +55,6 @@ func (b *board) stopEarlier(calls []lane.TaskCall) {
 
 // Quarantine implements lane.Board.
 func (b *board) Quarantine(now model.Time, a model.Address) {
-	if b.gate.Book == nil {
-		return // without a ledger, a report frees its permits as soon as the lane applies it
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, ref := range b.gate.OrphansAt(a) {
@@ -69,11 +65,11 @@ func (b *board) Quarantine(now model.Time, a model.Address) {
 	b.settle(now)
 }
 
-// settleClaim frees the permits of an orphan when its worker is done with it, and the end of the
-// claim is durable or no longer matters.
+// settleClaim frees the permits of an orphan or a lingering claim when its worker is done with it,
+// and the end of the claim is durable or no longer matters.
 func (b *board) settleClaim(ref model.ClaimRef, how queue.Outcome) {
-	if b.gate.Book == nil {
-		return
+	if !b.gate.KeepsPermits() {
+		return // most claims end without such permits, so do not lock the board for them
 	}
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()

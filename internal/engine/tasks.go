@@ -95,6 +95,9 @@ type TaskSession struct {
 	heard    bell
 	held     map[model.ClaimRef]bool              // claims, and whether they were canceled
 	reported map[model.ClaimRef]*model.TaskReport // reports that are not settled
+	// lingering has the lost claims whose code may still run. The value is what the claim holds
+	// permits for, or nil if it holds none on this node; see lingering.go.
+	lingering map[model.ClaimRef]*queue.Item
 	// idle is closed when both maps are empty. It is nil while no caller waits for that.
 	idle    chan struct{}
 	leaving bool // takes no further claims
@@ -154,6 +157,7 @@ func (e *Engine) taskSession(w model.TaskWorker, offer model.TaskOffer, node mod
 		s := &TaskSession{
 			eng: e, id: id, worker: w, offer: offer, node: node, slots: offer.Slots,
 			held: map[model.ClaimRef]bool{}, reported: map[model.ClaimRef]*model.TaskReport{},
+			lingering: map[model.ClaimRef]*queue.Item{},
 		}
 		for _, ref := range offer.Held {
 			s.held[ref] = false
@@ -205,20 +209,22 @@ func (s *TaskSession) execute(claims []model.Claim) bool {
 	return true
 }
 
-// has reports whether the worker executes the claim, or has reported it and the report is not
-// settled.
+// has reports whether the worker has the claim, or has reported it and the report is not settled.
 func (s *TaskSession) has(claim model.ClaimRef) bool {
-	executes, report := s.at(claim)
-	return executes || report != nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, held := s.held[claim]
+	return held || s.reported[claim] != nil
 }
 
-// at reports whether the worker executes the claim. If the worker has reported the claim and the
-// report is not settled, at returns the report.
+// at reports whether the worker executes the claim, which may be lost. If the worker has reported
+// the claim and the report is not settled, at returns the report.
 func (s *TaskSession) at(claim model.ClaimRef) (executes bool, report *model.TaskReport) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, executes = s.held[claim]
-	return executes, s.reported[claim]
+	_, held := s.held[claim]
+	_, lingers := s.lingering[claim]
+	return held || lingers, s.reported[claim]
 }
 
 // hasClaim reports whether the worker executes the claim.
@@ -241,26 +247,35 @@ func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 	if !s.node.IsZero() && !canceled {
 		// A lent worker gets the stop from its own node. The claim keeps its permits until that
 		// node no longer lists the claim (setHeld).
+		s.linger(ref)
 		s.worker.Stop(ref, model.StopLost)
 		return
 	}
 
 	s.mu.Lock()
-	back := false
+	back, lingers := false, false
 	// The worker keeps a canceled claim and may still report on it. A lost claim is gone
-	// immediately.
+	// immediately, but its code may still run.
 	if _, held := s.held[ref]; held && canceled {
 		s.held[ref] = true
 	} else {
 		delete(s.held, ref)
+		lingers = held && s.mayLinger()
+		if lingers {
+			s.lingering[ref] = nil
+		}
 		back = s.abroad.Free(ref)
 		s.rest()
 	}
 
 	s.mu.Unlock()
-	if canceled {
+	switch {
+	case canceled:
 		s.worker.Stop(ref, model.StopCanceled)
-	} else {
+	case lingers:
+		s.linger(ref)
+		s.worker.Stop(ref, model.StopLost)
+	default:
 		s.worker.Stop(ref, model.StopLost)
 		s.finishClaim(ref, nil)
 	}
@@ -311,6 +326,7 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	r.By = s.speaker()
 	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)
+	delete(s.lingering, r.Ref)
 	back := s.abroad.Free(r.Ref)
 	s.mu.Unlock()
 	if back {
@@ -574,6 +590,7 @@ func (s *TaskSession) Suspend() {
 // executes.
 func (s *TaskSession) end() []model.ClaimRef {
 	s.Slots(0)
+	s.forgetLingering()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving = true
@@ -616,6 +633,7 @@ func (s *TaskSession) Lose() {
 
 // remove removes the session from the engine.
 func (s *TaskSession) remove() {
+	s.forgetLingering()
 	s.eng.taskWorkers.remove(s.id)
 	s.eng.announce()
 }

@@ -95,12 +95,25 @@ func (r *taskRole) Execute(claims []model.Claim) {
 }
 
 func (r *taskRole) Stop(claim model.ClaimRef, why model.StopReason) {
-	if why == model.StopLost {
+	lost := why == model.StopLost
+	if lost {
 		r.mu.Lock()
 		delete(r.held, claim)
 		r.mu.Unlock()
 	}
-	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_StopClaim{StopClaim: &pb.StopClaim{Ref: wire.TaskRef(claim.TaskRef), Claim: claim.Claim, Why: uint32(why)}}})
+	stop := &pb.StopClaim{Ref: wire.TaskRef(claim.TaskRef), Claim: claim.Claim, Why: uint32(why), TellEnd: lost}
+	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_StopClaim{StopClaim: stop}})
+}
+
+// codeEnded tells the engine that the code of a lost claim has ended. The session ignores claims
+// that it has not told the worker to stop.
+func (r *taskRole) codeEnded(m *pb.CodeEnded) error {
+	ref, err := wire.ReadClaimRef(r.s.tenant, m.GetRef(), m.GetClaim())
+	if err != nil {
+		return err
+	}
+	r.session.CodeEnded(ref)
+	return nil
 }
 
 func (r *taskRole) Settle(claim model.ClaimRef, err error) {

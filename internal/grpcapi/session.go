@@ -205,6 +205,8 @@ func (s *session) take(item *pb.WorkerItem) error {
 		return onRole(s.entities, "results of calls", func(r *entityRole) error { return r.finishCalls(it.Operated) })
 	case *pb.WorkerItem_TaskReport:
 		return onRole(s.tasks, "a report", func(r *taskRole) error { return r.report(it.TaskReport) })
+	case *pb.WorkerItem_CodeEnded:
+		return onRole(s.tasks, "the end of a claim", func(r *taskRole) error { return r.codeEnded(it.CodeEnded) })
 	case *pb.WorkerItem_Beats:
 		return onRole(s.tasks, "a heartbeat", func(r *taskRole) error { return r.beat(it.Beats) })
 	case *pb.WorkerItem_TaskWrite:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -310,11 +311,25 @@ func (r TaskRef) Compare(o TaskRef) int {
 
 // String names the task in errors.
 func (r TaskRef) String() string {
-	if r.ID == TaskStep {
-		return r.Address.String()
+	step, attempt, _ := strings.Cut(r.ID, AttemptMark)
+	text := r.Address.String()
+	if step != TaskStep {
+		text += ", step " + step
 	}
-	step, _, _ := strings.Cut(r.ID, AttemptMark)
-	return fmt.Sprintf("%s, step %s", r.Address, step)
+	if strings.HasPrefix(attempt, lingeringMark) {
+		text += " (ended, but its code still runs)"
+	}
+	return text
+}
+
+// lingeringMark marks the name of a claim whose code still runs after its end.
+const lingeringMark = "ended-"
+
+// Lingering returns the name under which a claim that has ended holds permits of limits, because
+// its code still runs.
+func (r ClaimRef) Lingering() TaskRef {
+	r.TaskRef.ID += AttemptMark + lingeringMark + strconv.FormatInt(r.Claim, 10)
+	return r.TaskRef
 }
 
 // ClaimRef is the token of a claim: the position of the event that recorded it. A worker with an
@@ -394,6 +409,10 @@ type TaskOffer struct {
 	// Held are the claims that the worker still holds. It got them from an owner that has lost the
 	// connection to the worker.
 	Held []ClaimRef
+	// TellsEnd says that the worker tells the engine when the code of a lost claim has ended. Until
+	// then the claim keeps its permits. The permits of other workers' claims become free as soon as
+	// the worker is told that the claim is lost.
+	TellsEnd bool
 }
 
 // Executes reports whether a worker that offers these kinds executes tasks of a kind.

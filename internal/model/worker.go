@@ -99,7 +99,8 @@ const (
 	// the report of the worker.
 	StopCanceled StopReason = iota + 1
 	// StopLost says that the claim timed out, that another worker has it, or that its run has
-	// ended. The engine ignores the report of the worker.
+	// ended. The engine ignores the report of the worker. If the worker offers TellsEnd, it tells
+	// its session when the code of the claim has ended.
 	StopLost
 )
 

@@ -137,13 +137,6 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestVoidProposalsAfterARefusal$|TestLoneClaimBehindARefusedBatch$")},
 	},
 	{
-		name:  "the permit of an end that is undone stays free",
-		file:  "internal/engine/lane/careful.go",
-		old:   "		case f.kind == effStop && l.restorePost(now, f):\n",
-		new:   "		case false:\n",
-		tests: [][]string{laneTest("TestPermitOfAnEndThatIsUndone$")},
-	},
-	{
 		name:  "a blocked run goes back to the worker that has blocked it",
 		file:  "internal/engine/lane/turn.go",
 		old:   "		e.wait.refused = l.alsoRefused(refused, in.worker)\n",

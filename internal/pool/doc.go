@@ -6,6 +6,7 @@
 //
 //   - The pool sends one report for every claim, or none if it has lost the claim. This holds even
 //     if the handler panics, ends its goroutine, or never returns.
+//   - The pool tells its session when the code of a lost claim has ended.
 //   - The pool sends one heartbeat for all of its claims in one call. It does so three times in the
 //     shortest heartbeat time-out among the claims. It continues as long as it holds claims: until
 //     their reports are delivered, and also while the pool drains.

@@ -28,6 +28,7 @@ type engine struct {
 	ended    map[model.ClaimRef]int // number of reports, by claim
 	beats    [][]api.Beat
 	lost     map[model.ClaimRef]bool // claims that the engine has taken away; they need no report
+	quiet    map[model.ClaimRef]bool // lost claims whose code has ended, according to the pool
 	cancels  map[model.ClaimRef]bool
 	deaf     bool          // beats fail
 	terse    bool          // beats get no answers
@@ -50,11 +51,13 @@ type job struct {
 	ctx context.Context
 	t   *pool.Task
 	do  chan func() (model.Payload, error)
+	// over says that the handler has returned.
+	over bool
 }
 
 func newEngine(cfg pool.Config) *engine {
 	e := &engine{
-		claims: map[model.ClaimRef]*model.Claim{}, ended: map[model.ClaimRef]int{}, lost: map[model.ClaimRef]bool{}, cancels: map[model.ClaimRef]bool{},
+		claims: map[model.ClaimRef]*model.Claim{}, ended: map[model.ClaimRef]int{}, lost: map[model.ClaimRef]bool{}, quiet: map[model.ClaimRef]bool{}, cancels: map[model.ClaimRef]bool{},
 		jobs: map[model.ClaimRef]*job{}, written: map[model.ClaimRef][]model.TaskItem{}, number: map[model.ClaimRef]int64{},
 	}
 	if cfg.Handlers == nil {
@@ -98,6 +101,7 @@ func (e *engine) enter(ctx context.Context, t *pool.Task) *job {
 // polite waits for the test, or for the end of its context.
 func (e *engine) polite(ctx context.Context, t *pool.Task) (model.Payload, error) {
 	j := e.enter(ctx, t)
+	defer e.exit(j)
 	select {
 	case do := <-j.do:
 		return do()
@@ -108,7 +112,15 @@ func (e *engine) polite(ctx context.Context, t *pool.Task) (model.Payload, error
 
 // obstinate waits for the test and ignores the end of its context.
 func (e *engine) obstinate(ctx context.Context, t *pool.Task) (model.Payload, error) {
-	return (<-e.enter(ctx, t).do)()
+	j := e.enter(ctx, t)
+	defer e.exit(j)
+	return (<-j.do)()
+}
+
+func (e *engine) exit(j *job) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j.over = true
 }
 
 // Outcomes of handlers.
@@ -136,6 +148,27 @@ func snooze() (model.Payload, error) {
 func (e *engine) Lose() { e.problem("the pool says of itself that it has disappeared") }
 
 func (e *engine) Suspend() { e.problem("the pool says of itself that its node stops") }
+
+func (e *engine) CodeEnded(r model.ClaimRef) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if j := e.jobs[r]; j != nil && !j.over {
+		e.problem("the code of %s has ended, according to the pool, but it runs", r)
+	}
+	e.quiet[r] = true
+}
+
+// untold returns a lost claim whose code does not run although the pool has not said so.
+func (e *engine) untold() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for r := range e.lost {
+		if j := e.jobs[r]; (j == nil || j.over) && !e.quiet[r] {
+			return fmt.Errorf("the pool does not say that the code of %s has ended", r)
+		}
+	}
+	return nil
+}
 
 func (e *engine) Report(ctx context.Context, r model.TaskReport) error {
 	if e.full != nil {

@@ -282,6 +282,7 @@ func (p *Pool) finish(t *Task, out model.Payload, err error) {
 
 	if t.state == gone {
 		p.lost--
+		p.tellEnd(t.claim.Ref)
 	} else {
 		p.drop(t)
 	}
@@ -290,6 +291,21 @@ func (p *Pool) finish(t *Task, out model.Payload, err error) {
 	p.startNext()
 	p.measure()
 	p.rest()
+}
+
+// tellEnd tells the session that the code of a lost claim has ended. It runs without the lock,
+// because the session may call the pool.
+func (p *Pool) tellEnd(claim model.ClaimRef) {
+	if p.closed {
+		return // the session has ended
+	}
+	p.helpers.Go(func() {
+		select {
+		case <-p.joined:
+			p.session.CodeEnded(claim)
+		case <-p.ctx.Done():
+		}
+	})
 }
 
 // drop removes a claim from the claims that the pool holds.
@@ -344,6 +360,10 @@ func (p *Pool) handAll(reports []model.TaskReport) {
 func (p *Pool) Stop(claim model.ClaimRef, why model.StopReason) {
 	p.mu.Lock()
 	t := p.held[claim]
+	// If code of the claim runs, finish tells the session when it ends.
+	if why == model.StopLost && !p.runs(claim) {
+		p.tellEnd(claim)
+	}
 	var cause error
 	if t != nil {
 		cause = p.stopLocked(t, why)
@@ -353,6 +373,20 @@ func (p *Pool) Stop(claim model.ClaimRef, why model.StopReason) {
 	if cause != nil {
 		t.cancel(cause)
 	}
+}
+
+// runs reports whether the handler of a claim runs. The pool may have lost the claim already,
+// because a heartbeat has said so.
+func (p *Pool) runs(claim model.ClaimRef) bool {
+	if t := p.held[claim]; t != nil {
+		return t.state == running
+	}
+	for t := range p.busy {
+		if t.claim.Ref == claim && t.state == gone {
+			return true
+		}
+	}
+	return false
 }
 
 // stopLocked applies a stop. It returns the cause to end the task's context with; nil if the

@@ -97,6 +97,9 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 	}
 
 	before := len(e.reports)
+	if err := e.untold(); err != nil {
+		return err
+	}
 	had := e.all()
 	_ = e.close(drain) // the error names the abandoned ones
 	synctest.Wait()

@@ -24,6 +24,9 @@ type taskRole struct {
 	// worker makes it. A claim with a report stays here until the server has confirmed the report.
 	held  map[model.ClaimRef]*pb.WorkerItem
 	slots int // how many claims the worker may hold
+	// stopping has the lost claims whose code may still run and whose server wants to know when it
+	// has ended.
+	stopping map[model.ClaimRef]struct{}
 }
 
 func (r *taskRole) member() *membership { return r.membership }
@@ -55,6 +58,7 @@ func (r *taskRole) lost([]*pb.WorkerItem) *pb.Join {
 	r.answers.fail(errLost)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	clear(r.stopping) // the server has freed their permits together with the session
 	join := &pb.Join{}
 	for ref := range r.held {
 		join.HeldClaims = append(join.HeldClaims, wire.HeldClaim(ref))
@@ -114,6 +118,12 @@ func (r *taskRole) stop(m *pb.StopClaim) error {
 		why = model.StopLost
 		r.mu.Lock()
 		delete(r.held, ref)
+		if m.GetTellEnd() {
+			if r.stopping == nil {
+				r.stopping = map[model.ClaimRef]struct{}{}
+			}
+			r.stopping[ref] = struct{}{}
+		}
 		r.mu.Unlock()
 	}
 
@@ -155,6 +165,17 @@ func (r *taskRole) Report(ctx context.Context, t model.TaskReport) error {
 		return nil // it is sent again when the worker has joined again
 	}
 	return err
+}
+
+// CodeEnded tells the server that the code of a lost claim has ended, if the server wants to know.
+func (r *taskRole) CodeEnded(claim model.ClaimRef) {
+	r.mu.Lock()
+	_, wanted := r.stopping[claim]
+	delete(r.stopping, claim)
+	r.mu.Unlock()
+	if wanted {
+		r.post(&pb.WorkerItem{Item: &pb.WorkerItem_CodeEnded{CodeEnded: &pb.CodeEnded{Ref: wire.TaskRef(claim.TaskRef), Claim: claim.Claim}}})
+	}
 }
 
 // Beat tells the server that claims are being executed.

@@ -61,7 +61,7 @@ func HeldClaim(ref model.ClaimRef) *pb.HeldClaim {
 func TaskJoin(o *model.TaskOffer) *pb.Join {
 	return &pb.Join{
 		Role: pb.Role_ROLE_TASKS, Name: o.Name, Version: o.Version, Kinds: o.Kinds, Queues: o.Queues, Slots: int64(o.Slots),
-		Limits: o.Limits, Breakers: o.Breakers,
+		Limits: o.Limits, Breakers: o.Breakers, TellsEnd: o.TellsEnd,
 	}
 }
 
@@ -69,7 +69,7 @@ func TaskJoin(o *model.TaskOffer) *pb.Join {
 func ReadTaskJoin(tenant string, j *pb.Join) (model.TaskOffer, error) {
 	o := model.TaskOffer{
 		Name: j.GetName(), Tenants: []string{tenant}, Queues: j.GetQueues(), Kinds: j.GetKinds(), Slots: int(j.GetSlots()), Version: j.GetVersion(),
-		Limits: j.GetLimits(), Breakers: j.GetBreakers(),
+		Limits: j.GetLimits(), Breakers: j.GetBreakers(), TellsEnd: j.GetTellsEnd(),
 	}
 	for _, h := range j.GetHeldClaims() {
 		ref, err := ReadClaimRef(tenant, h.GetRef(), h.GetClaim())

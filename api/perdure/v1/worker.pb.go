@@ -458,6 +458,7 @@ type WorkerItem struct {
 	//	*WorkerItem_ReadStates
 	//	*WorkerItem_Slots
 	//	*WorkerItem_Goodbye
+	//	*WorkerItem_CodeEnded
 	Item          isWorkerItem_Item `protobuf_oneof:"item"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -626,6 +627,15 @@ func (x *WorkerItem) GetGoodbye() *Goodbye {
 	return nil
 }
 
+func (x *WorkerItem) GetCodeEnded() *CodeEnded {
+	if x != nil {
+		if x, ok := x.Item.(*WorkerItem_CodeEnded); ok {
+			return x.CodeEnded
+		}
+	}
+	return nil
+}
+
 type isWorkerItem_Item interface {
 	isWorkerItem_Item()
 }
@@ -686,6 +696,10 @@ type WorkerItem_Goodbye struct {
 	Goodbye *Goodbye `protobuf:"bytes,14,opt,name=goodbye,proto3,oneof"`
 }
 
+type WorkerItem_CodeEnded struct {
+	CodeEnded *CodeEnded `protobuf:"bytes,15,opt,name=code_ended,json=codeEnded,proto3,oneof"`
+}
+
 func (*WorkerItem_Join) isWorkerItem_Item() {}
 
 func (*WorkerItem_Leave) isWorkerItem_Item() {}
@@ -713,6 +727,8 @@ func (*WorkerItem_ReadStates) isWorkerItem_Item() {}
 func (*WorkerItem_Slots) isWorkerItem_Item() {}
 
 func (*WorkerItem_Goodbye) isWorkerItem_Item() {}
+
+func (*WorkerItem_CodeEnded) isWorkerItem_Item() {}
 
 // ServerItem is one thing that the server says.
 type ServerItem struct {
@@ -1192,6 +1208,8 @@ type Join struct {
 	Answers bool `protobuf:"varint,14,opt,name=answers,proto3" json:"answers,omitempty"`
 	// The worker knows Interruption.
 	Interruptible bool `protobuf:"varint,15,opt,name=interruptible,proto3" json:"interruptible,omitempty"`
+	// The worker sends CodeEnded for lost claims. Until then the claims keep their permits.
+	TellsEnd      bool `protobuf:"varint,16,opt,name=tells_end,json=tellsEnd,proto3" json:"tells_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1327,6 +1345,13 @@ func (x *Join) GetAnswers() bool {
 func (x *Join) GetInterruptible() bool {
 	if x != nil {
 		return x.Interruptible
+	}
+	return false
+}
+
+func (x *Join) GetTellsEnd() bool {
+	if x != nil {
+		return x.TellsEnd
 	}
 	return false
 }
@@ -3678,10 +3703,12 @@ func (x *Claim) GetParent() *Link {
 
 // StopClaim says that the engine no longer waits for a claim.
 type StopClaim struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ref           *TaskRef               `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	Claim         int64                  `protobuf:"varint,2,opt,name=claim,proto3" json:"claim,omitempty"`
-	Why           uint32                 `protobuf:"varint,3,opt,name=why,proto3" json:"why,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ref   *TaskRef               `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Claim int64                  `protobuf:"varint,2,opt,name=claim,proto3" json:"claim,omitempty"`
+	Why   uint32                 `protobuf:"varint,3,opt,name=why,proto3" json:"why,omitempty"`
+	// The claim is lost, and the server knows CodeEnded.
+	TellEnd       bool `protobuf:"varint,4,opt,name=tell_end,json=tellEnd,proto3" json:"tell_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3737,6 +3764,67 @@ func (x *StopClaim) GetWhy() uint32 {
 	return 0
 }
 
+func (x *StopClaim) GetTellEnd() bool {
+	if x != nil {
+		return x.TellEnd
+	}
+	return false
+}
+
+// CodeEnded says that the code of a lost claim has ended. A worker sends it for every StopClaim
+// that asks for it, also if the code has never started.
+type CodeEnded struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *TaskRef               `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Claim         int64                  `protobuf:"varint,2,opt,name=claim,proto3" json:"claim,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CodeEnded) Reset() {
+	*x = CodeEnded{}
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CodeEnded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CodeEnded) ProtoMessage() {}
+
+func (x *CodeEnded) ProtoReflect() protoreflect.Message {
+	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CodeEnded.ProtoReflect.Descriptor instead.
+func (*CodeEnded) Descriptor() ([]byte, []int) {
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *CodeEnded) GetRef() *TaskRef {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *CodeEnded) GetClaim() int64 {
+	if x != nil {
+		return x.Claim
+	}
+	return 0
+}
+
 // TaskReport says how a claim ended.
 type TaskReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3753,7 +3841,7 @@ type TaskReport struct {
 
 func (x *TaskReport) Reset() {
 	*x = TaskReport{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3765,7 +3853,7 @@ func (x *TaskReport) String() string {
 func (*TaskReport) ProtoMessage() {}
 
 func (x *TaskReport) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[40]
+	mi := &file_perdure_v1_worker_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3778,7 +3866,7 @@ func (x *TaskReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskReport.ProtoReflect.Descriptor instead.
 func (*TaskReport) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{40}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TaskReport) GetRef() *TaskRef {
@@ -3842,7 +3930,7 @@ type Settled struct {
 
 func (x *Settled) Reset() {
 	*x = Settled{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3854,7 +3942,7 @@ func (x *Settled) String() string {
 func (*Settled) ProtoMessage() {}
 
 func (x *Settled) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[41]
+	mi := &file_perdure_v1_worker_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3867,7 +3955,7 @@ func (x *Settled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settled.ProtoReflect.Descriptor instead.
 func (*Settled) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{41}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Settled) GetRef() *TaskRef {
@@ -3903,7 +3991,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3915,7 +4003,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[42]
+	mi := &file_perdure_v1_worker_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3928,7 +4016,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{42}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Beat) GetRef() *TaskRef {
@@ -3963,7 +4051,7 @@ type Beats struct {
 
 func (x *Beats) Reset() {
 	*x = Beats{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4063,7 @@ func (x *Beats) String() string {
 func (*Beats) ProtoMessage() {}
 
 func (x *Beats) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[43]
+	mi := &file_perdure_v1_worker_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3988,7 +4076,7 @@ func (x *Beats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beats.ProtoReflect.Descriptor instead.
 func (*Beats) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{43}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Beats) GetId() uint64 {
@@ -4016,7 +4104,7 @@ type BeatReply struct {
 
 func (x *BeatReply) Reset() {
 	*x = BeatReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +4116,7 @@ func (x *BeatReply) String() string {
 func (*BeatReply) ProtoMessage() {}
 
 func (x *BeatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[44]
+	mi := &file_perdure_v1_worker_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +4129,7 @@ func (x *BeatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReply.ProtoReflect.Descriptor instead.
 func (*BeatReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{44}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BeatReply) GetHeld() bool {
@@ -4070,7 +4158,7 @@ type BeatReplies struct {
 
 func (x *BeatReplies) Reset() {
 	*x = BeatReplies{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[45]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4082,7 +4170,7 @@ func (x *BeatReplies) String() string {
 func (*BeatReplies) ProtoMessage() {}
 
 func (x *BeatReplies) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[45]
+	mi := &file_perdure_v1_worker_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4095,7 +4183,7 @@ func (x *BeatReplies) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatReplies.ProtoReflect.Descriptor instead.
 func (*BeatReplies) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{45}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BeatReplies) GetId() uint64 {
@@ -4134,7 +4222,7 @@ type TaskItem struct {
 
 func (x *TaskItem) Reset() {
 	*x = TaskItem{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[46]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4146,7 +4234,7 @@ func (x *TaskItem) String() string {
 func (*TaskItem) ProtoMessage() {}
 
 func (x *TaskItem) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[46]
+	mi := &file_perdure_v1_worker_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4159,7 +4247,7 @@ func (x *TaskItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskItem.ProtoReflect.Descriptor instead.
 func (*TaskItem) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{46}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *TaskItem) GetKind() uint32 {
@@ -4218,7 +4306,7 @@ type TaskWrite struct {
 
 func (x *TaskWrite) Reset() {
 	*x = TaskWrite{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[47]
+	mi := &file_perdure_v1_worker_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4230,7 +4318,7 @@ func (x *TaskWrite) String() string {
 func (*TaskWrite) ProtoMessage() {}
 
 func (x *TaskWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[47]
+	mi := &file_perdure_v1_worker_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4243,7 +4331,7 @@ func (x *TaskWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWrite.ProtoReflect.Descriptor instead.
 func (*TaskWrite) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{47}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *TaskWrite) GetId() uint64 {
@@ -4292,7 +4380,7 @@ type WriteReply struct {
 
 func (x *WriteReply) Reset() {
 	*x = WriteReply{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[48]
+	mi := &file_perdure_v1_worker_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4304,7 +4392,7 @@ func (x *WriteReply) String() string {
 func (*WriteReply) ProtoMessage() {}
 
 func (x *WriteReply) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[48]
+	mi := &file_perdure_v1_worker_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4317,7 +4405,7 @@ func (x *WriteReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteReply.ProtoReflect.Descriptor instead.
 func (*WriteReply) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{48}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WriteReply) GetId() uint64 {
@@ -4346,7 +4434,7 @@ type ReadStates struct {
 
 func (x *ReadStates) Reset() {
 	*x = ReadStates{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[49]
+	mi := &file_perdure_v1_worker_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4358,7 +4446,7 @@ func (x *ReadStates) String() string {
 func (*ReadStates) ProtoMessage() {}
 
 func (x *ReadStates) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[49]
+	mi := &file_perdure_v1_worker_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4371,7 +4459,7 @@ func (x *ReadStates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadStates.ProtoReflect.Descriptor instead.
 func (*ReadStates) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{49}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReadStates) GetId() uint64 {
@@ -4406,7 +4494,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[50]
+	mi := &file_perdure_v1_worker_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4418,7 +4506,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[50]
+	mi := &file_perdure_v1_worker_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4431,7 +4519,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{50}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *State) GetName() string {
@@ -4460,7 +4548,7 @@ type States struct {
 
 func (x *States) Reset() {
 	*x = States{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[51]
+	mi := &file_perdure_v1_worker_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4472,7 +4560,7 @@ func (x *States) String() string {
 func (*States) ProtoMessage() {}
 
 func (x *States) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[51]
+	mi := &file_perdure_v1_worker_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4485,7 +4573,7 @@ func (x *States) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use States.ProtoReflect.Descriptor instead.
 func (*States) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{51}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *States) GetId() uint64 {
@@ -4519,7 +4607,7 @@ type Slots struct {
 
 func (x *Slots) Reset() {
 	*x = Slots{}
-	mi := &file_perdure_v1_worker_proto_msgTypes[52]
+	mi := &file_perdure_v1_worker_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4531,7 +4619,7 @@ func (x *Slots) String() string {
 func (*Slots) ProtoMessage() {}
 
 func (x *Slots) ProtoReflect() protoreflect.Message {
-	mi := &file_perdure_v1_worker_proto_msgTypes[52]
+	mi := &file_perdure_v1_worker_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4544,7 +4632,7 @@ func (x *Slots) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slots.ProtoReflect.Descriptor instead.
 func (*Slots) Descriptor() ([]byte, []int) {
-	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{52}
+	return file_perdure_v1_worker_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Slots) GetSlots() int64 {
@@ -4588,7 +4676,7 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x11last_message_kind\x18\x06 \x01(\rR\x0flastMessageKind\x12\x16\n" +
 	"\x06tenant\x18\a \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05grace\x18\b \x01(\x03R\x05grace\x12\x1b\n" +
-	"\tmax_frame\x18\t \x01(\x03R\bmaxFrame\"\xbd\x05\n" +
+	"\tmax_frame\x18\t \x01(\x03R\bmaxFrame\"\xf5\x05\n" +
 	"\n" +
 	"WorkerItem\x12&\n" +
 	"\x04join\x18\x01 \x01(\v2\x10.perdure.v1.JoinH\x00R\x04join\x12)\n" +
@@ -4608,7 +4696,9 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\vread_states\x18\f \x01(\v2\x16.perdure.v1.ReadStatesH\x00R\n" +
 	"readStates\x12)\n" +
 	"\x05slots\x18\r \x01(\v2\x11.perdure.v1.SlotsH\x00R\x05slots\x12/\n" +
-	"\agoodbye\x18\x0e \x01(\v2\x13.perdure.v1.GoodbyeH\x00R\agoodbyeB\x06\n" +
+	"\agoodbye\x18\x0e \x01(\v2\x13.perdure.v1.GoodbyeH\x00R\agoodbye\x126\n" +
+	"\n" +
+	"code_ended\x18\x0f \x01(\v2\x15.perdure.v1.CodeEndedH\x00R\tcodeEndedB\x06\n" +
 	"\x04item\"\xf5\b\n" +
 	"\n" +
 	"ServerItem\x12,\n" +
@@ -4646,7 +4736,7 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x05drain\x18\x1e \x01(\v2\x11.perdure.v1.DrainH\x00R\x05drainB\x06\n" +
 	"\x04item\"#\n" +
 	"\x05Drain\x12\x1a\n" +
-	"\bpatience\x18\x01 \x01(\x03R\bpatience\"\x82\x04\n" +
+	"\bpatience\x18\x01 \x01(\x03R\bpatience\"\x9f\x04\n" +
 	"\x04Join\x12$\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x10.perdure.v1.RoleR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -4664,7 +4754,8 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"heldClaims\x128\n" +
 	"\rheld_entities\x18\r \x03(\v2\x13.perdure.v1.AddressR\fheldEntities\x12\x18\n" +
 	"\aanswers\x18\x0e \x01(\bR\aanswers\x12$\n" +
-	"\rinterruptible\x18\x0f \x01(\bR\rinterruptible\"`\n" +
+	"\rinterruptible\x18\x0f \x01(\bR\rinterruptible\x12\x1b\n" +
+	"\ttells_end\x18\x10 \x01(\bR\btellsEnd\"`\n" +
 	"\aHeldRun\x12-\n" +
 	"\aaddress\x18\x01 \x01(\v2\x13.perdure.v1.AddressR\aaddress\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\fR\x03run\x12\x14\n" +
@@ -4882,11 +4973,15 @@ const file_perdure_v1_worker_proto_rawDesc = "" +
 	"\x04step\x18\f \x01(\tR\x04step\x12/\n" +
 	"\bprogress\x18\r \x01(\v2\x13.perdure.v1.PayloadR\bprogress\x12\x1a\n" +
 	"\bcanceled\x18\x0e \x01(\bR\bcanceled\x12(\n" +
-	"\x06parent\x18\x0f \x01(\v2\x10.perdure.v1.LinkR\x06parent\"Z\n" +
+	"\x06parent\x18\x0f \x01(\v2\x10.perdure.v1.LinkR\x06parent\"u\n" +
 	"\tStopClaim\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.perdure.v1.TaskRefR\x03ref\x12\x14\n" +
 	"\x05claim\x18\x02 \x01(\x03R\x05claim\x12\x10\n" +
-	"\x03why\x18\x03 \x01(\rR\x03why\"\xf8\x01\n" +
+	"\x03why\x18\x03 \x01(\rR\x03why\x12\x19\n" +
+	"\btell_end\x18\x04 \x01(\bR\atellEnd\"H\n" +
+	"\tCodeEnded\x12%\n" +
+	"\x03ref\x18\x01 \x01(\v2\x13.perdure.v1.TaskRefR\x03ref\x12\x14\n" +
+	"\x05claim\x18\x02 \x01(\x03R\x05claim\"\xf8\x01\n" +
 	"\n" +
 	"TaskReport\x12%\n" +
 	"\x03ref\x18\x01 \x01(\v2\x13.perdure.v1.TaskRefR\x03ref\x12\x14\n" +
@@ -4968,7 +5063,7 @@ func file_perdure_v1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_perdure_v1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_perdure_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_perdure_v1_worker_proto_goTypes = []any{
 	(Role)(0),               // 0: perdure.v1.Role
 	(*WorkerFrame)(nil),     // 1: perdure.v1.WorkerFrame
@@ -5011,29 +5106,30 @@ var file_perdure_v1_worker_proto_goTypes = []any{
 	(*Operated)(nil),        // 38: perdure.v1.Operated
 	(*Claim)(nil),           // 39: perdure.v1.Claim
 	(*StopClaim)(nil),       // 40: perdure.v1.StopClaim
-	(*TaskReport)(nil),      // 41: perdure.v1.TaskReport
-	(*Settled)(nil),         // 42: perdure.v1.Settled
-	(*Beat)(nil),            // 43: perdure.v1.Beat
-	(*Beats)(nil),           // 44: perdure.v1.Beats
-	(*BeatReply)(nil),       // 45: perdure.v1.BeatReply
-	(*BeatReplies)(nil),     // 46: perdure.v1.BeatReplies
-	(*TaskItem)(nil),        // 47: perdure.v1.TaskItem
-	(*TaskWrite)(nil),       // 48: perdure.v1.TaskWrite
-	(*WriteReply)(nil),      // 49: perdure.v1.WriteReply
-	(*ReadStates)(nil),      // 50: perdure.v1.ReadStates
-	(*State)(nil),           // 51: perdure.v1.State
-	(*States)(nil),          // 52: perdure.v1.States
-	(*Slots)(nil),           // 53: perdure.v1.Slots
-	(*Address)(nil),         // 54: perdure.v1.Address
-	(*TaskRef)(nil),         // 55: perdure.v1.TaskRef
-	(*ErrorDetail)(nil),     // 56: perdure.v1.ErrorDetail
-	(*Event)(nil),           // 57: perdure.v1.Event
-	(*Payload)(nil),         // 58: perdure.v1.Payload
-	(*Failure)(nil),         // 59: perdure.v1.Failure
-	(*Label)(nil),           // 60: perdure.v1.Label
-	(*Retry)(nil),           // 61: perdure.v1.Retry
-	(*TaskSpec)(nil),        // 62: perdure.v1.TaskSpec
-	(*Link)(nil),            // 63: perdure.v1.Link
+	(*CodeEnded)(nil),       // 41: perdure.v1.CodeEnded
+	(*TaskReport)(nil),      // 42: perdure.v1.TaskReport
+	(*Settled)(nil),         // 43: perdure.v1.Settled
+	(*Beat)(nil),            // 44: perdure.v1.Beat
+	(*Beats)(nil),           // 45: perdure.v1.Beats
+	(*BeatReply)(nil),       // 46: perdure.v1.BeatReply
+	(*BeatReplies)(nil),     // 47: perdure.v1.BeatReplies
+	(*TaskItem)(nil),        // 48: perdure.v1.TaskItem
+	(*TaskWrite)(nil),       // 49: perdure.v1.TaskWrite
+	(*WriteReply)(nil),      // 50: perdure.v1.WriteReply
+	(*ReadStates)(nil),      // 51: perdure.v1.ReadStates
+	(*State)(nil),           // 52: perdure.v1.State
+	(*States)(nil),          // 53: perdure.v1.States
+	(*Slots)(nil),           // 54: perdure.v1.Slots
+	(*Address)(nil),         // 55: perdure.v1.Address
+	(*TaskRef)(nil),         // 56: perdure.v1.TaskRef
+	(*ErrorDetail)(nil),     // 57: perdure.v1.ErrorDetail
+	(*Event)(nil),           // 58: perdure.v1.Event
+	(*Payload)(nil),         // 59: perdure.v1.Payload
+	(*Failure)(nil),         // 60: perdure.v1.Failure
+	(*Label)(nil),           // 61: perdure.v1.Label
+	(*Retry)(nil),           // 62: perdure.v1.Retry
+	(*TaskSpec)(nil),        // 63: perdure.v1.TaskSpec
+	(*Link)(nil),            // 64: perdure.v1.Link
 }
 var file_perdure_v1_worker_proto_depIdxs = []int32{
 	3,   // 0: perdure.v1.WorkerFrame.hello:type_name -> perdure.v1.Hello
@@ -5048,112 +5144,114 @@ var file_perdure_v1_worker_proto_depIdxs = []int32{
 	30,  // 9: perdure.v1.WorkerItem.pass:type_name -> perdure.v1.Pass
 	33,  // 10: perdure.v1.WorkerItem.passed:type_name -> perdure.v1.Passed
 	38,  // 11: perdure.v1.WorkerItem.operated:type_name -> perdure.v1.Operated
-	41,  // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
-	44,  // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
-	48,  // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
-	50,  // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
-	53,  // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
+	42,  // 12: perdure.v1.WorkerItem.task_report:type_name -> perdure.v1.TaskReport
+	45,  // 13: perdure.v1.WorkerItem.beats:type_name -> perdure.v1.Beats
+	49,  // 14: perdure.v1.WorkerItem.task_write:type_name -> perdure.v1.TaskWrite
+	51,  // 15: perdure.v1.WorkerItem.read_states:type_name -> perdure.v1.ReadStates
+	54,  // 16: perdure.v1.WorkerItem.slots:type_name -> perdure.v1.Slots
 	15,  // 17: perdure.v1.WorkerItem.goodbye:type_name -> perdure.v1.Goodbye
-	12,  // 18: perdure.v1.ServerItem.joined:type_name -> perdure.v1.Joined
-	14,  // 19: perdure.v1.ServerItem.left:type_name -> perdure.v1.Left
-	16,  // 20: perdure.v1.ServerItem.activation:type_name -> perdure.v1.Activation
-	18,  // 21: perdure.v1.ServerItem.deliver:type_name -> perdure.v1.Deliver
-	19,  // 22: perdure.v1.ServerItem.retry_step:type_name -> perdure.v1.RetryStep
-	20,  // 23: perdure.v1.ServerItem.evict:type_name -> perdure.v1.Evict
-	21,  // 24: perdure.v1.ServerItem.query:type_name -> perdure.v1.Query
-	22,  // 25: perdure.v1.ServerItem.recall:type_name -> perdure.v1.Recall
-	31,  // 26: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
-	32,  // 27: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
-	35,  // 28: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
-	39,  // 29: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
-	40,  // 30: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
-	42,  // 31: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
-	46,  // 32: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
-	49,  // 33: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
-	52,  // 34: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
-	28,  // 35: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
-	17,  // 36: perdure.v1.ServerItem.more_events:type_name -> perdure.v1.MoreEvents
-	27,  // 37: perdure.v1.ServerItem.turn_taken:type_name -> perdure.v1.TurnTaken
-	36,  // 38: perdure.v1.ServerItem.interruption:type_name -> perdure.v1.Interruption
-	7,   // 39: perdure.v1.ServerItem.drain:type_name -> perdure.v1.Drain
-	0,   // 40: perdure.v1.Join.role:type_name -> perdure.v1.Role
-	11,  // 41: perdure.v1.Join.entities:type_name -> perdure.v1.EntityType
-	9,   // 42: perdure.v1.Join.held_runs:type_name -> perdure.v1.HeldRun
-	10,  // 43: perdure.v1.Join.held_claims:type_name -> perdure.v1.HeldClaim
-	54,  // 44: perdure.v1.Join.held_entities:type_name -> perdure.v1.Address
-	54,  // 45: perdure.v1.HeldRun.address:type_name -> perdure.v1.Address
-	55,  // 46: perdure.v1.HeldClaim.ref:type_name -> perdure.v1.TaskRef
-	0,   // 47: perdure.v1.Joined.role:type_name -> perdure.v1.Role
-	56,  // 48: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
-	0,   // 49: perdure.v1.Leave.role:type_name -> perdure.v1.Role
-	0,   // 50: perdure.v1.Left.role:type_name -> perdure.v1.Role
-	56,  // 51: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
-	54,  // 52: perdure.v1.Activation.address:type_name -> perdure.v1.Address
-	57,  // 53: perdure.v1.Activation.events:type_name -> perdure.v1.Event
-	57,  // 54: perdure.v1.MoreEvents.events:type_name -> perdure.v1.Event
-	57,  // 55: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
-	58,  // 56: perdure.v1.Query.input:type_name -> perdure.v1.Payload
-	54,  // 57: perdure.v1.Recall.address:type_name -> perdure.v1.Address
-	58,  // 58: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
-	58,  // 59: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
-	59,  // 60: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
-	57,  // 61: perdure.v1.Command.event:type_name -> perdure.v1.Event
-	60,  // 62: perdure.v1.Command.labels:type_name -> perdure.v1.Label
-	58,  // 63: perdure.v1.Close.output:type_name -> perdure.v1.Payload
-	59,  // 64: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
-	58,  // 65: perdure.v1.Close.input:type_name -> perdure.v1.Payload
-	61,  // 66: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
-	24,  // 67: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
-	25,  // 68: perdure.v1.Turn.close:type_name -> perdure.v1.Close
-	56,  // 69: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
-	55,  // 70: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
-	62,  // 71: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
-	58,  // 72: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
-	55,  // 73: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
-	55,  // 74: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
-	55,  // 75: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
-	62,  // 76: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
-	58,  // 77: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
-	54,  // 78: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
-	58,  // 79: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
-	34,  // 80: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
-	54,  // 81: perdure.v1.Interruption.entity:type_name -> perdure.v1.Address
-	58,  // 82: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
-	59,  // 83: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
-	54,  // 84: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
-	37,  // 85: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
-	58,  // 86: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
-	55,  // 87: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
-	62,  // 88: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
-	58,  // 89: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
-	58,  // 90: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
-	63,  // 91: perdure.v1.Claim.parent:type_name -> perdure.v1.Link
-	55,  // 92: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
-	55,  // 93: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
-	58,  // 94: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
-	59,  // 95: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
-	55,  // 96: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
-	56,  // 97: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
-	55,  // 98: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
-	58,  // 99: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
-	43,  // 100: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
-	45,  // 101: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
-	56,  // 102: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
-	58,  // 103: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
-	55,  // 104: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
-	47,  // 105: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
-	56,  // 106: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
-	55,  // 107: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
-	58,  // 108: perdure.v1.State.value:type_name -> perdure.v1.Payload
-	51,  // 109: perdure.v1.States.states:type_name -> perdure.v1.State
-	56,  // 110: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
-	1,   // 111: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
-	2,   // 112: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
-	112, // [112:113] is the sub-list for method output_type
-	111, // [111:112] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	41,  // 18: perdure.v1.WorkerItem.code_ended:type_name -> perdure.v1.CodeEnded
+	12,  // 19: perdure.v1.ServerItem.joined:type_name -> perdure.v1.Joined
+	14,  // 20: perdure.v1.ServerItem.left:type_name -> perdure.v1.Left
+	16,  // 21: perdure.v1.ServerItem.activation:type_name -> perdure.v1.Activation
+	18,  // 22: perdure.v1.ServerItem.deliver:type_name -> perdure.v1.Deliver
+	19,  // 23: perdure.v1.ServerItem.retry_step:type_name -> perdure.v1.RetryStep
+	20,  // 24: perdure.v1.ServerItem.evict:type_name -> perdure.v1.Evict
+	21,  // 25: perdure.v1.ServerItem.query:type_name -> perdure.v1.Query
+	22,  // 26: perdure.v1.ServerItem.recall:type_name -> perdure.v1.Recall
+	31,  // 27: perdure.v1.ServerItem.begin:type_name -> perdure.v1.Begin
+	32,  // 28: perdure.v1.ServerItem.kept:type_name -> perdure.v1.Kept
+	35,  // 29: perdure.v1.ServerItem.operations:type_name -> perdure.v1.Operations
+	39,  // 30: perdure.v1.ServerItem.claim:type_name -> perdure.v1.Claim
+	40,  // 31: perdure.v1.ServerItem.stop_claim:type_name -> perdure.v1.StopClaim
+	43,  // 32: perdure.v1.ServerItem.settled:type_name -> perdure.v1.Settled
+	47,  // 33: perdure.v1.ServerItem.beat_replies:type_name -> perdure.v1.BeatReplies
+	50,  // 34: perdure.v1.ServerItem.write_reply:type_name -> perdure.v1.WriteReply
+	53,  // 35: perdure.v1.ServerItem.states:type_name -> perdure.v1.States
+	28,  // 36: perdure.v1.ServerItem.turn_refused:type_name -> perdure.v1.TurnRefused
+	17,  // 37: perdure.v1.ServerItem.more_events:type_name -> perdure.v1.MoreEvents
+	27,  // 38: perdure.v1.ServerItem.turn_taken:type_name -> perdure.v1.TurnTaken
+	36,  // 39: perdure.v1.ServerItem.interruption:type_name -> perdure.v1.Interruption
+	7,   // 40: perdure.v1.ServerItem.drain:type_name -> perdure.v1.Drain
+	0,   // 41: perdure.v1.Join.role:type_name -> perdure.v1.Role
+	11,  // 42: perdure.v1.Join.entities:type_name -> perdure.v1.EntityType
+	9,   // 43: perdure.v1.Join.held_runs:type_name -> perdure.v1.HeldRun
+	10,  // 44: perdure.v1.Join.held_claims:type_name -> perdure.v1.HeldClaim
+	55,  // 45: perdure.v1.Join.held_entities:type_name -> perdure.v1.Address
+	55,  // 46: perdure.v1.HeldRun.address:type_name -> perdure.v1.Address
+	56,  // 47: perdure.v1.HeldClaim.ref:type_name -> perdure.v1.TaskRef
+	0,   // 48: perdure.v1.Joined.role:type_name -> perdure.v1.Role
+	57,  // 49: perdure.v1.Joined.error:type_name -> perdure.v1.ErrorDetail
+	0,   // 50: perdure.v1.Leave.role:type_name -> perdure.v1.Role
+	0,   // 51: perdure.v1.Left.role:type_name -> perdure.v1.Role
+	57,  // 52: perdure.v1.Left.error:type_name -> perdure.v1.ErrorDetail
+	55,  // 53: perdure.v1.Activation.address:type_name -> perdure.v1.Address
+	58,  // 54: perdure.v1.Activation.events:type_name -> perdure.v1.Event
+	58,  // 55: perdure.v1.MoreEvents.events:type_name -> perdure.v1.Event
+	58,  // 56: perdure.v1.Deliver.events:type_name -> perdure.v1.Event
+	59,  // 57: perdure.v1.Query.input:type_name -> perdure.v1.Payload
+	55,  // 58: perdure.v1.Recall.address:type_name -> perdure.v1.Address
+	59,  // 59: perdure.v1.Recall.input:type_name -> perdure.v1.Payload
+	59,  // 60: perdure.v1.QueryAnswer.output:type_name -> perdure.v1.Payload
+	60,  // 61: perdure.v1.QueryAnswer.failure:type_name -> perdure.v1.Failure
+	58,  // 62: perdure.v1.Command.event:type_name -> perdure.v1.Event
+	61,  // 63: perdure.v1.Command.labels:type_name -> perdure.v1.Label
+	59,  // 64: perdure.v1.Close.output:type_name -> perdure.v1.Payload
+	60,  // 65: perdure.v1.Close.failure:type_name -> perdure.v1.Failure
+	59,  // 66: perdure.v1.Close.input:type_name -> perdure.v1.Payload
+	62,  // 67: perdure.v1.Close.retry:type_name -> perdure.v1.Retry
+	24,  // 68: perdure.v1.Turn.commands:type_name -> perdure.v1.Command
+	25,  // 69: perdure.v1.Turn.close:type_name -> perdure.v1.Close
+	57,  // 70: perdure.v1.TurnRefused.error:type_name -> perdure.v1.ErrorDetail
+	56,  // 71: perdure.v1.Pass.ref:type_name -> perdure.v1.TaskRef
+	63,  // 72: perdure.v1.Pass.spec:type_name -> perdure.v1.TaskSpec
+	59,  // 73: perdure.v1.Pass.input:type_name -> perdure.v1.Payload
+	56,  // 74: perdure.v1.Begin.ref:type_name -> perdure.v1.TaskRef
+	56,  // 75: perdure.v1.Kept.ref:type_name -> perdure.v1.TaskRef
+	56,  // 76: perdure.v1.Passed.ref:type_name -> perdure.v1.TaskRef
+	63,  // 77: perdure.v1.Passed.spec:type_name -> perdure.v1.TaskSpec
+	59,  // 78: perdure.v1.OperationCall.input:type_name -> perdure.v1.Payload
+	55,  // 79: perdure.v1.Operations.entity:type_name -> perdure.v1.Address
+	59,  // 80: perdure.v1.Operations.state:type_name -> perdure.v1.Payload
+	34,  // 81: perdure.v1.Operations.calls:type_name -> perdure.v1.OperationCall
+	55,  // 82: perdure.v1.Interruption.entity:type_name -> perdure.v1.Address
+	59,  // 83: perdure.v1.OperationResult.output:type_name -> perdure.v1.Payload
+	60,  // 84: perdure.v1.OperationResult.failure:type_name -> perdure.v1.Failure
+	55,  // 85: perdure.v1.Operated.entity:type_name -> perdure.v1.Address
+	37,  // 86: perdure.v1.Operated.results:type_name -> perdure.v1.OperationResult
+	59,  // 87: perdure.v1.Operated.state:type_name -> perdure.v1.Payload
+	56,  // 88: perdure.v1.Claim.ref:type_name -> perdure.v1.TaskRef
+	63,  // 89: perdure.v1.Claim.spec:type_name -> perdure.v1.TaskSpec
+	59,  // 90: perdure.v1.Claim.input:type_name -> perdure.v1.Payload
+	59,  // 91: perdure.v1.Claim.progress:type_name -> perdure.v1.Payload
+	64,  // 92: perdure.v1.Claim.parent:type_name -> perdure.v1.Link
+	56,  // 93: perdure.v1.StopClaim.ref:type_name -> perdure.v1.TaskRef
+	56,  // 94: perdure.v1.CodeEnded.ref:type_name -> perdure.v1.TaskRef
+	56,  // 95: perdure.v1.TaskReport.ref:type_name -> perdure.v1.TaskRef
+	59,  // 96: perdure.v1.TaskReport.output:type_name -> perdure.v1.Payload
+	60,  // 97: perdure.v1.TaskReport.failure:type_name -> perdure.v1.Failure
+	56,  // 98: perdure.v1.Settled.ref:type_name -> perdure.v1.TaskRef
+	57,  // 99: perdure.v1.Settled.error:type_name -> perdure.v1.ErrorDetail
+	56,  // 100: perdure.v1.Beat.ref:type_name -> perdure.v1.TaskRef
+	59,  // 101: perdure.v1.Beat.progress:type_name -> perdure.v1.Payload
+	44,  // 102: perdure.v1.Beats.beats:type_name -> perdure.v1.Beat
+	46,  // 103: perdure.v1.BeatReplies.replies:type_name -> perdure.v1.BeatReply
+	57,  // 104: perdure.v1.BeatReplies.error:type_name -> perdure.v1.ErrorDetail
+	59,  // 105: perdure.v1.TaskItem.value:type_name -> perdure.v1.Payload
+	56,  // 106: perdure.v1.TaskWrite.ref:type_name -> perdure.v1.TaskRef
+	48,  // 107: perdure.v1.TaskWrite.items:type_name -> perdure.v1.TaskItem
+	57,  // 108: perdure.v1.WriteReply.error:type_name -> perdure.v1.ErrorDetail
+	56,  // 109: perdure.v1.ReadStates.ref:type_name -> perdure.v1.TaskRef
+	59,  // 110: perdure.v1.State.value:type_name -> perdure.v1.Payload
+	52,  // 111: perdure.v1.States.states:type_name -> perdure.v1.State
+	57,  // 112: perdure.v1.States.error:type_name -> perdure.v1.ErrorDetail
+	1,   // 113: perdure.v1.WorkerService.Work:input_type -> perdure.v1.WorkerFrame
+	2,   // 114: perdure.v1.WorkerService.Work:output_type -> perdure.v1.ServerFrame
+	114, // [114:115] is the sub-list for method output_type
+	113, // [113:114] is the sub-list for method input_type
+	113, // [113:113] is the sub-list for extension type_name
+	113, // [113:113] is the sub-list for extension extendee
+	0,   // [0:113] is the sub-list for field type_name
 }
 
 func init() { file_perdure_v1_worker_proto_init() }
@@ -5178,6 +5276,7 @@ func file_perdure_v1_worker_proto_init() {
 		(*WorkerItem_ReadStates)(nil),
 		(*WorkerItem_Slots)(nil),
 		(*WorkerItem_Goodbye)(nil),
+		(*WorkerItem_CodeEnded)(nil),
 	}
 	file_perdure_v1_worker_proto_msgTypes[5].OneofWrappers = []any{
 		(*ServerItem_Joined)(nil),
@@ -5210,7 +5309,7 @@ func file_perdure_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_perdure_v1_worker_proto_rawDesc), len(file_perdure_v1_worker_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   53,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -69,6 +69,14 @@ func (l *Local) Take(who model.TaskRef) bool {
 // process became the owner of its run. There may be more such tasks than permits.
 func (l *Local) Hold(who model.TaskRef) { l.holders[who] = struct{}{} }
 
+// Rename passes the permit of a task to another holder.
+func (l *Local) Rename(from, to model.TaskRef) {
+	if _, has := l.holders[from]; has {
+		delete(l.holders, from)
+		l.holders[to] = struct{}{}
+	}
+}
+
 // Give ends the hold of a task, so that another task can have its permit. It reports whether the
 // task held the resource.
 func (l *Local) Give(who model.TaskRef) bool {

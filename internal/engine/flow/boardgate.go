@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/core/breaker"
@@ -18,12 +19,13 @@ import (
 // limits and the breaker that the task must pass. The BoardGate stores the plan in the Note of the
 // task. Tasks with the same needs share a plan, and a task without needs costs nothing.
 //
-// If nodes share the store, the BoardGate also knows which node's permits a claim uses. A claim
-// uses permits of the node that made it, as long as its worker executes the task. This rule holds
-// even if another node owns the run by now, and even if another node has lent the worker. The rule
-// has two consequences:
+// The BoardGate also knows which node's permits a claim uses. A claim uses permits of the node that
+// made it, as long as its worker executes the task. This rule holds even if another node owns the
+// run by now, and even if another node has lent the worker. The rule has three consequences:
 //   - When a run moves away or is quarantined, its claims keep their permits here until their
-//     workers have reported. Such a claim is called an orphan.
+//     workers have reported. Such a claim is called an orphan. So is a claim whose end is decided
+//     and not durable yet.
+//   - When the end of a claim is durable, its code may still run. Such a claim is called lingering.
 //   - If this node owns a run, and another live node has made a claim of the run, that claim has no
 //     permits here. Such a claim is called foreign. When the other node dies, the claim takes
 //     permits here, because some node must count the claim until the store records that it is lost.
@@ -44,6 +46,11 @@ type BoardGate struct {
 	// workers of these orphans may still execute the task.
 	resumed map[model.TaskRef][]*orphan
 	foreign map[model.TaskRef]counted
+	// lingering holds claims that have ended and whose code still runs; see Linger.
+	lingering map[model.ClaimRef]*orphan
+	// kept is zero if there are neither orphans nor lingering claims. Callers may read it without
+	// the lock that protects the rest.
+	kept atomic.Int64
 
 	// The current settings.
 	rules  *rule.Set
@@ -74,7 +81,7 @@ type orphan struct {
 
 // NewBoardGate returns the gate of a board.
 func NewBoardGate(book *ledger.Book, at func(queue.WorkerID, model.ClaimRef) (executes bool, report *model.TaskReport)) *BoardGate {
-	k := &BoardGate{Book: book, at: at, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, resumed: map[model.TaskRef][]*orphan{}, foreign: map[model.TaskRef]counted{}}
+	k := &BoardGate{Book: book, at: at, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, resumed: map[model.TaskRef][]*orphan{}, foreign: map[model.TaskRef]counted{}, lingering: map[model.ClaimRef]*orphan{}}
 	if book != nil {
 		k.Gate = book.Gate
 	} else {
@@ -95,16 +102,19 @@ func note(it *queue.Item, p *gate.Plan) {
 	}
 }
 
-// stopPause is how long the board waits before it asks again about a task whose previous attempt a
-// lent worker still executes. Tasks with the same needs wait with it.
+// stopPause is how long the board waits before it asks again about a task whose previous attempt
+// has permits although its end is decided. Tasks with the same needs wait with it.
 const stopPause = 25 * time.Millisecond
 
-// Take implements queue.Admitter. A task does not start again while a lent worker still executes
-// its previous attempt, because that attempt needs the permits.
+// Take implements queue.Admitter. A task does not start again while its previous attempt has its
+// permits, because they would not be enough for two attempts. That ends when the worker is told
+// that the claim is lost; see Linger. There is an exception if nodes share the store. Another node
+// may have ended the claim of a worker of this node, so that no lane of this node tells the worker.
+// In that case the task takes over the permits, and the caller stops the worker; see Earlier.
 func (k *BoardGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	k.FreeDone(now, it.Ref)
-	if o := k.orphans[it.Ref]; o != nil && k.Lent != nil && k.Lent(o.worker) {
-		why = model.Reason{Code: model.WaitLine, Name: it.Spec.Queue, Detail: "until a worker of another node has stopped the last attempt"}
+	if o := k.orphans[it.Ref]; o != nil && (k.Book == nil || k.Lent != nil && k.Lent(o.worker)) {
+		why = model.Reason{Code: model.WaitLine, Name: it.Spec.Queue, Detail: "until the worker of the last attempt knows that the attempt has ended"}
 		return false, why, now.Add(stopPause)
 	}
 	k.resume(it.Ref)
@@ -182,10 +192,6 @@ func (k *BoardGate) busyWith(id queue.WorkerID, claim model.ClaimRef) bool {
 
 // RecordWorker remembers which worker has a claim that holds permits.
 func (k *BoardGate) RecordWorker(ref model.TaskRef, claim int64, id queue.WorkerID) {
-	if k.Book == nil {
-		return
-	}
-
 	// The run may have come back with a claim that the board had given up.
 	if left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return o.claim == claim }); len(left) > 0 {
 		k.resumed[ref] = left
@@ -205,47 +211,61 @@ func (k *BoardGate) RecordWorker(ref model.TaskRef, claim int64, id queue.Worker
 	}
 }
 
-// Give implements queue.Admitter. If nodes share the store, a claim keeps its permits in two cases:
-// its worker still executes the task, or the end of the claim is not durable yet and a permit is
-// shared. In these cases Give makes the claim an orphan, which keeps the permits. But if the run
-// leaves this node or is quarantined after the worker has reported, the permits become free now.
+// Give implements queue.Admitter. A claim keeps its permits in two cases: its worker still executes
+// the task, or the end of the claim is not durable yet and a permit is shared with other nodes. In
+// these cases Give makes the claim an orphan, which keeps the permits. But if the run leaves this
+// node or is quarantined after the worker has reported, the permits become free now.
 func (k *BoardGate) Give(now model.Time, it *queue.Item, how queue.Outcome) {
-	if k.Book != nil {
-		if _, counted := k.foreign[it.Ref]; counted {
-			delete(k.foreign, it.Ref)
+	if _, counted := k.foreign[it.Ref]; counted {
+		delete(k.foreign, it.Ref)
+		return
+	}
+
+	c, mine := k.claims[it.Ref]
+	delete(k.claims, it.Ref)
+	if mine {
+		// Announce the orphan before asking the session. If the worker is done with the claim right
+		// after the session has answered, the session then sees that there may be permits to free.
+		k.recount(1)
+		executes, report := k.at(c.worker, model.ClaimRef{TaskRef: it.Ref, Claim: c.claim})
+		if executes || report != nil && how != queue.Forgotten && k.Shared(it.Ref) {
+			k.orphans[it.Ref] = &orphan{*it, c.claim, c.worker, how}
 			return
 		}
-
-		c, mine := k.claims[it.Ref]
-		delete(k.claims, it.Ref)
-		if mine {
-			executes, report := k.at(c.worker, model.ClaimRef{TaskRef: it.Ref, Claim: c.claim})
-			if executes || report != nil && how != queue.Forgotten && k.Shared(it.Ref) {
-				k.orphans[it.Ref] = &orphan{*it, c.claim, c.worker, how}
-				return
-			}
-			if how == queue.Forgotten {
-				how = OutcomeOf(report)
-			}
-		}
-
-		if k.restoreEarlier(it.Ref) {
-			return
+		k.recount(0)
+		if how == queue.Forgotten {
+			how = OutcomeOf(report)
 		}
 	}
 
+	if k.restoreEarlier(it.Ref) {
+		return
+	}
 	g := k.item(it)
 	k.Gate.Give(now, &g, outcomes[how])
 }
 
-// FreeOrphan frees the permits of an orphan, because its worker is done with it. It reports whether
-// a permit became free.
+// recount updates kept. more is the number of orphans that the caller may be about to add.
+func (k *BoardGate) recount(more int) {
+	k.kept.Store(int64(len(k.orphans) + len(k.resumed) + len(k.lingering) + more))
+}
+
+// KeepsPermits reports whether there may be orphans or lingering claims, whose permits FreeOrphan
+// frees. It needs no lock.
+func (k *BoardGate) KeepsPermits() bool { return k.kept.Load() != 0 }
+
+// FreeOrphan frees the permits of an orphan or a lingering claim, because its worker is done with
+// it. It reports whether a permit became free.
 func (k *BoardGate) FreeOrphan(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
+	if k.freeLingering(now, ref) {
+		return true
+	}
 	o := k.orphans[ref.TaskRef]
 	if o == nil || o.claim != ref.Claim {
 		return false
 	}
 	delete(k.orphans, ref.TaskRef)
+	defer k.recount(0)
 	if k.restoreEarlier(ref.TaskRef) {
 		return false
 	}
@@ -317,9 +337,14 @@ func OutcomeOf(r *model.TaskReport) queue.Outcome {
 	return queue.Failed
 }
 
-// Orphans returns the workers that execute orphans of this node.
+// Orphans returns the workers that execute orphans and lingering claims of this node.
 func (k *BoardGate) Orphans() iter.Seq[queue.WorkerID] {
 	return func(yield func(queue.WorkerID) bool) {
+		for _, o := range k.lingering {
+			if !yield(o.worker) {
+				return
+			}
+		}
 		for _, o := range k.orphans {
 			if !yield(o.worker) {
 				return
@@ -341,9 +366,14 @@ func (k *BoardGate) orphanTasks() []model.TaskRef {
 	return slices.SortedFunc(maps.Keys(k.orphans), model.TaskRef.Compare)
 }
 
-// LetGo frees the permits of orphans whose workers are done or gone. It reports whether there were
-// such orphans.
+// LetGo frees the permits of orphans and lingering claims whose workers are done or gone. It
+// reports whether there were such claims.
 func (k *BoardGate) LetGo(now model.Time) (any bool) {
+	for _, claim := range k.lingeringClaims() {
+		if executes, _ := k.at(k.lingering[claim].worker, claim); !executes && k.freeLingering(now, claim) {
+			any = true
+		}
+	}
 	for _, ref := range k.orphanTasks() {
 		o := k.orphans[ref]
 		claim := model.ClaimRef{TaskRef: ref, Claim: o.claim}
@@ -367,6 +397,9 @@ func (k *BoardGate) SetRules(now model.Time, rules *rule.Set, tasks *queue.Board
 	for _, ref := range k.orphanTasks() {
 		g := k.item(&k.orphans[ref].item)
 		k.Gate.Hold(now, &g)
+	}
+	for _, claim := range k.lingeringClaims() {
+		k.HoldLingering(now, &k.lingering[claim].item)
 	}
 	tasks.Regroup(now)
 	if k.Book != nil {

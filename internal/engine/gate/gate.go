@@ -233,6 +233,30 @@ func (g *Gate) Give(now model.Time, it *Task, how breaker.Outcome) {
 	g.sweep(now)
 }
 
+// Rename ends the attempt of an admitted task, but keeps its limits under another name, because the
+// code of the attempt still runs. how tells the breaker how the attempt ended. Give with the new
+// name frees the limits.
+func (g *Gate) Rename(now model.Time, from, to model.TaskRef, how breaker.Outcome) {
+	e := g.entries[from]
+	if e == nil || !e.holds {
+		return
+	}
+	for _, r := range e.held {
+		r.local.Rename(from, to)
+		r.unname(from)
+		r.name(to)
+		if r.trim(); len(r.line) > 0 {
+			g.rouse(r.line[0].name) // so that the first group in the line learns the new name
+		}
+	}
+	if e.breaker != nil {
+		g.publish(now, e.breaker, e.breaker.finish(now, e.permit, how))
+	}
+	delete(g.entries, from)
+	e.ref, e.breaker, e.permit = to, nil, breaker.Permit{}
+	g.entries[to] = e
+}
+
 // Leave removes a task that was not admitted from its line. If no other task of its group is in the
 // line, Leave returns the name of the group, and the dispatcher must ask for another task of that
 // group.

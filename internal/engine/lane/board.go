@@ -20,12 +20,8 @@ type Board interface {
 	// Hold records that a worker has claimed a task. The parameter worker is the name of the worker
 	// in the history. id is 0 if the worker is not here.
 	Hold(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string)
-	// Remove removes a task that is neither waiting nor claimed any longer. It returns what the
-	// board knew about the task, or nil.
-	Remove(now model.Time, ref model.TaskRef, how queue.Outcome) *queue.Item
-	// Restore takes back a claim whose end the store did not take, while its worker still executes
-	// it. It returns false if the board does not count the claim, or has counted it all the time.
-	Restore(now model.Time, it queue.Item, claim int64, id queue.WorkerID) bool
+	// Remove removes a task that is neither waiting nor claimed any longer.
+	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
 	// Forget removes a task that leaves memory, because its run leaves memory or because another
 	// lane owns the run now. Unlike Remove, it lets a worker that executes the task continue.
 	Forget(now model.Time, ref model.TaskRef)

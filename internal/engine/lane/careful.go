@@ -117,7 +117,7 @@ func (l *Lane) applyAgain(chunks []chunk, rest chunk) {
 
 // rollback drops the provisional state that a batch left in memory.
 func (l *Lane) rollback(now model.Time, b *building) {
-	var unheld, restored []*entry
+	var unheld []*entry
 	for _, e := range b.entries {
 		e.pending.undo()
 		if e.reading.events != nil {
@@ -141,15 +141,10 @@ func (l *Lane) rollback(now model.Time, b *building) {
 			unheld = append(unheld, f.entry)
 		case f.kind == effEvict || f.kind == effBlocked:
 			l.holdAgain(f.entry, &f.call)
-		case f.kind == effStop && l.restorePost(now, f):
-			restored = append(restored, f.entry)
 		}
 	}
 	for _, e := range unheld {
 		l.dispatch(now, e) // does nothing if the last worker has the run again
-	}
-	for _, e := range restored {
-		l.loadSoon(e) // the same batch may have made the claim that the board counts again
 	}
 
 	// The messages and answers are no longer in flight, and the cursors go back to their committed

@@ -329,14 +329,12 @@ type removalInput struct {
 	runs []model.RunID
 }
 
-// handover is a claim on its way to the worker that executes it, or the end of a claim on its way
-// to that worker.
+// handover is a claim on its way to the worker that executes it.
 type handover struct {
 	id       string
 	claim    int64
 	worker   queue.WorkerID
 	progress model.Payload // the last progress of earlier attempts
-	removed  *queue.Item   // the task as the board knew it, if the claim has left the board
 }
 
 // The fate of a claim says whether and how the claim has ended. When a worker repeats a report, the

@@ -119,7 +119,7 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 		if p.worker != 0 && !p.warned && x.Alone() && x.Canceling != 0 {
 			p.warned = true
 			e.tasks.posted.set(t.ID, p)
-			l.stop(e, &handover{id: t.ID, worker: p.worker, claim: p.claim}, true)
+			l.stop(e, t.ID, p, true)
 		}
 	case t.Held:
 		it := l.item(e, x, t)
@@ -192,36 +192,25 @@ func (l *Lane) repost(now model.Time, e *entry, id string) {
 // unpostOne removes a task from the board, and stops the worker that executes it.
 func (l *Lane) unpostOne(now model.Time, e *entry, id string, how queue.Outcome) {
 	p, _ := e.tasks.posted.get(id)
-	was := l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}, how)
+	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}, how)
 	e.tasks.posted.remove(id)
 	delete(e.tasks.written, id) // the lane reads the data again for the next claim
 	if p.held && p.worker != 0 {
-		l.stop(e, &handover{id: id, worker: p.worker, claim: p.claim, removed: was}, false)
+		l.withhold(model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}, Claim: p.claim})
+		l.stop(e, id, p, false)
 	}
+}
+
+// withhold takes back a hand-over that has not left the lane, because the claim has ended
+// meanwhile. Its permits are free, so its code must not start. If the end is undone, the lane reads
+// the run again, and hands the claim over.
+func (l *Lane) withhold(claim model.ClaimRef) {
+	l.out.TaskCalls = slices.DeleteFunc(l.out.TaskCalls, func(c TaskCall) bool { return c.Kind == TaskExecute && c.Ref == claim })
 }
 
 // stop tells a worker that its result is no longer needed. The worker gets this after the commit.
-func (l *Lane) stop(e *entry, h *handover, canceled bool) {
-	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasks.run, task: h, canceled: canceled})
-}
-
-// restorePost handles a batch that will never land and that was to end a claim while the worker
-// executes it. The board counts the claim again at once. If it did so only when the lane has read
-// the run again, it could give the permits of the claim to another task until then. restorePost
-// reports whether the board counts the claim.
-func (l *Lane) restorePost(now model.Time, f *effect) bool {
-	e, h := f.entry, f.task
-	if e.gone || h.removed == nil || !l.cfg.Board.Restore(now, *h.removed, h.claim, h.worker) {
-		return false
-	}
-	if e.tasks.run != f.run { // the batch also started the next run of the address
-		for _, id := range e.tasks.posted.ids(nil) {
-			l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}, queue.Neither)
-		}
-		e.tasks.run, e.tasks.posted = f.run, postings{}
-	}
-	e.tasks.posted.set(h.id, posting{held: true, claim: h.claim, worker: h.worker})
-	return true
+func (l *Lane) stop(e *entry, id string, p posting, canceled bool) {
+	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasks.run, task: &handover{id: id, worker: p.worker, claim: p.claim}, canceled: canceled})
 }
 
 // unpost makes the board forget the tasks of an entry, for example because the entry leaves memory.

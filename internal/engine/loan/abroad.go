@@ -204,9 +204,10 @@ func (a *Abroad) All() []Fresh {
 // Listing is the input of Abroad.List.
 type Listing struct {
 	To model.NodeID // the node that is polled
-	// Executes and Reports are what the session of the worker knows: the claims that the worker
-	// executes, and its reports that are not settled.
+	// Executes, Lingers and Reports are what the session of the worker knows: the claims that the
+	// worker executes, the lost claims whose code still runs, and its reports that are not settled.
 	Executes iter.Seq[model.ClaimRef]
+	Lingers  iter.Seq[model.ClaimRef]
 	Reports  iter.Seq2[model.ClaimRef, *model.TaskReport]
 	// Foreign reports whether another node owns the run of a claim, and Owned whether To does.
 	Foreign, Owned func(model.ClaimRef) bool
@@ -215,8 +216,10 @@ type Listing struct {
 }
 
 // List returns the claims that a poll lists for the polled node (l.To): all claims of foreign runs,
-// and all claims that the polled node has made. For the runs that the polled node owns, List adds
-// news and reports as long as there is room. sent says which news and reports are included.
+// and all claims that the polled node has made. That node keeps the permits of its claims as long
+// as polls list them, also if they are lost and only their code still runs. For the runs that the
+// polled node owns, List adds news and reports as long as there is room. sent says which news and
+// reports are included.
 func (a *Abroad) List(l Listing) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	sent = map[model.ClaimRef]uint64{}
 	for ref := range l.Executes {
@@ -233,6 +236,14 @@ func (a *Abroad) List(l Listing) (holds []peer.Hold, sent map[model.ClaimRef]uin
 			sent[ref] = n.Seq
 		}
 		holds = append(holds, h)
+	}
+
+	if l.Lingers != nil {
+		for ref := range l.Lingers {
+			if a.makers[ref] == l.To {
+				holds = append(holds, peer.Hold{Ref: ref})
+			}
+		}
 	}
 
 	for ref, r := range l.Reports {

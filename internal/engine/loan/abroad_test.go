@@ -51,6 +51,26 @@ func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 	}
 }
 
+// A worker has lost a claim, and the code of the claim still runs. Polls tell the node that has
+// made the claim, which keeps the permits of the claim, and no other node.
+func TestLostClaimIsListedForItsMaker(t *testing.T) {
+	t.Parallel()
+	var a loan.Abroad
+	a.Take([]model.Claim{claim}, maker)
+	a.Free(claim.Ref)
+	none := slices.Values([]model.ClaimRef(nil))
+	for to, want := range map[model.NodeID]int{maker: 1, {2}: 0} {
+		room := 1 << 20
+		holds, _ := a.List(loan.Listing{
+			To: to, Executes: none, Lingers: slices.Values([]model.ClaimRef{claim.Ref}), Foreign: always, Owned: always, Room: &room,
+			Reports: maps.All(map[model.ClaimRef]*model.TaskReport{}),
+		})
+		if len(holds) != want {
+			t.Errorf("node %v is told %+v, want %d claims", to, holds, want)
+		}
+	}
+}
+
 // A claim ends before its last heartbeat was sent. The node drops the heartbeat. Otherwise the node
 // would poll the owner again and again, because no poll would carry the heartbeat.
 func TestNewsEndsWithItsClaim(t *testing.T) {

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -41,7 +40,6 @@ type Board struct {
 	deadlines heap[*task, byDue]
 	again     heap[*group, byAgain]
 	seq       uint64
-	proposed  int // tasks that are matched
 }
 
 // New returns an empty board.
@@ -120,9 +118,6 @@ func (b *Board) leaveState(t *task) {
 		t.site.waiting--
 	case t.state.hasPermits():
 		t.site.claimed--
-	}
-	if t.state == matched {
-		b.proposed--
 	}
 	t.state = 0
 }
@@ -271,9 +266,6 @@ func (b *Board) Match(now model.Time) []Match {
 // propose assigns a slot to a task whose permits have been taken.
 func (b *Board) propose(t *task, w *worker, s state) {
 	t.state = s
-	if s == matched {
-		b.proposed++
-	}
 	t.site.claimed++
 	w.served = b.tick()
 	if w.lent {
@@ -405,44 +397,11 @@ func (b *Board) findClaim(claim model.ClaimRef) *task {
 	return t
 }
 
-// Remove drops a task: it ended, was withdrawn, or moved to another node. Remove returns the task,
-// or nil if the board did not have it.
-func (b *Board) Remove(now model.Time, ref model.TaskRef, how Outcome) *Item {
+// Remove drops a task: it ended, was withdrawn, or moved to another node.
+func (b *Board) Remove(now model.Time, ref model.TaskRef, how Outcome) {
 	b.advance(now)
-	t := b.tasks[keyOf(&ref)]
-	if t == nil {
-		return nil
+	if t := b.tasks[keyOf(&ref)]; t != nil {
+		b.release(now, t, how)
+		b.drop(t)
 	}
-	b.release(now, t, how)
-	b.drop(t)
-	return &t.Item
-}
-
-// unreserveAll lets all tasks wait again that are proposed and not claimed.
-func (b *Board) unreserveAll(now model.Time) {
-	if b.proposed == 0 {
-		return // there may be a million other tasks
-	}
-	proposed := make([]*task, 0, b.proposed)
-	for _, t := range b.tasks {
-		if t.state == matched {
-			proposed = append(proposed, t)
-		}
-	}
-	slices.SortFunc(proposed, compareTasks)
-	for _, t := range proposed {
-		b.Unreserve(now, t.Ref)
-	}
-}
-
-// Restore takes back a claim that Remove has ended, because the store did not take its end. The
-// permits of the claim may be with proposals by now. So all tasks that are proposed and not claimed
-// wait again, and the board proposes them again after it has asked the gate. If the worker is not
-// here, Restore does nothing and returns false.
-func (b *Board) Restore(now model.Time, it Item, claim int64, id WorkerID) bool {
-	if b.workers[id] == nil {
-		return false
-	}
-	b.unreserveAll(now)
-	return b.Hold(now, it, HeldClaim{Ref: model.ClaimRef{TaskRef: it.Ref, Claim: claim}, Worker: id})
 }

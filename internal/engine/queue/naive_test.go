@@ -392,22 +392,6 @@ func (n *naive) unreserve(now model.Time, ref model.TaskRef) {
 	}
 }
 
-func (n *naive) restore(now model.Time, it Item, claim model.ClaimRef, id WorkerID) bool {
-	if n.worker(id) == nil {
-		return false
-	}
-	tasks := slices.Clone(n.tasks)
-	slices.SortFunc(tasks, func(a, b *naiveTask) int {
-		return cmp.Or(cmp.Compare(a.Visible, b.Visible), a.Ref.Run.Compare(b.Ref.Run), cmp.Compare(a.Ref.ID, b.Ref.ID))
-	})
-	for _, t := range tasks {
-		if t.state == "matched" {
-			n.unreserve(now, t.Ref)
-		}
-	}
-	return n.hold(now, it, claim, id)
-}
-
 func (n *naive) hold(now model.Time, it Item, claim model.ClaimRef, id WorkerID) bool {
 	n.advance(now)
 	t := n.find(it.Ref)

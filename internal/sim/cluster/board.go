@@ -164,22 +164,11 @@ func (b *board) Hold(now model.Time, it queue.Item, claim int64, id queue.Worker
 }
 
 // Remove implements lane.Board.
-func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) *queue.Item {
-	was := b.b.Remove(now, ref, how)
+func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
+	b.b.Remove(now, ref, how)
 	b.leaveGate(now, ref)
 	b.settle(now)
 	b.moved = true
-	return was
-}
-
-// Restore implements lane.Board.
-func (b *board) Restore(now model.Time, it queue.Item, claim int64, id queue.WorkerID) bool {
-	if b.keeper != nil && b.keeper.g.Book != nil || !b.b.Restore(now, it, claim, id) {
-		return false
-	}
-	b.settle(now)
-	b.moved = true
-	return true
 }
 
 // Forget implements lane.Board.
@@ -273,7 +262,7 @@ func (b *board) join(h *hand) {
 // settleClaim frees what a claim holds. The lane calls it when a worker of the process is done with
 // the claim, and the outcome is durable or irrelevant.
 func (b *board) settleClaim(ref model.ClaimRef, how queue.Outcome) {
-	if b.keeper == nil || b.keeper.g.Book == nil {
+	if b.keeper == nil || !b.keeper.g.KeepsPermits() {
 		return
 	}
 	if now := b.inc.p.Now(); b.keeper.settleClaim(now, ref, how) {
@@ -281,6 +270,18 @@ func (b *board) settleClaim(ref model.ClaimRef, how queue.Outcome) {
 		b.moved = true
 		b.Propose()
 	}
+}
+
+// linger handles a lost claim whose code still runs. Its end is durable.
+func (b *board) linger(ref model.ClaimRef) {
+	if b.keeper == nil || !b.keeper.g.KeepsPermits() {
+		return
+	}
+	now := b.inc.p.Now()
+	b.keeper.linger(now, ref)
+	b.settle(now)
+	b.moved = true
+	b.Propose()
 }
 
 // named reports whether a worker has the given name.

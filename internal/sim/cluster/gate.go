@@ -94,7 +94,7 @@ func newKeeper(b *board) *keeper {
 			if k.asked == nil {
 				k.asked = h.Reported[claim]
 			}
-			return h.Held[claim] != nil, h.Reported[claim]
+			return h.Held[claim] != nil || h.Lingers[claim], h.Reported[claim]
 		}
 		if g := b.guests[id]; g != nil {
 			return g.held[claim], nil
@@ -111,7 +111,7 @@ func (k *keeper) rules() *rule.Set { return k.Sets[len(k.Sets)-1] }
 // Take implements queue.Admitter.
 func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	if how, freed := k.g.FreeDone(now, it.Ref); freed {
-		k.recordGiven(it.Ref, how)
+		k.recordGiven(now, it.Ref, how)
 	}
 	how, goesOn := k.kept[it.Ref]
 	delete(k.kept, it.Ref)
@@ -267,47 +267,20 @@ func (k *keeper) holds(it *queue.Item) (news bool) {
 
 // Give implements queue.Admitter. A claim may keep its permits.
 func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
-	p := k.let[it.Ref]
 	if k.g.Book != nil && how != queue.Forgotten { // the board forgets tasks of shards that move
 		k.freeLost(it.Ref)
 	}
-	if p == nil || p.Breaker.IsZero() || k.g.Book != nil {
-		k.asked = nil
-		k.g.Give(now, it, how)
-		if how == queue.Forgotten { // the gate takes the outcome from the report, if there is one
-			how = flow.OutcomeOf(k.asked)
-		}
-		k.recordGiven(it.Ref, how)
-		return
-	}
-
-	s, w, config := k.b.inc.p.Cluster, k.watch(p.Breaker), k.rules().BreakerConfig(p.Breaker)
-	counts, at := p.Era == w.era && w.state == breaker.Closed, w.tick(now)
-	if counts && how == queue.Failed {
-		w.failures = append(slices.DeleteFunc(w.failures, func(t model.Time) bool { return t <= at.Add(-config.Window) }), at)
-	}
-	failed := len(w.failures)
-	must := counts && how == queue.Failed && failed >= config.Failures
-	may := counts && how == queue.Failed && failed+w.before >= config.Failures
+	k.asked = nil
 	k.g.Give(now, it, how)
-	k.recordGiven(it.Ref, how)
-	was := w.state
-	k.observe(now, p.Breaker)
-
-	if opened := was == breaker.Closed && w.state == breaker.Open; opened && !may || must && !opened {
-		s.Fail("E33: breaker %s on %s is %s after %d failures in %s, of %d", p.Breaker, k.b.inc.name(), w.state, failed, config.Window, config.Failures)
-	} else if opened {
-		s.Did(scenario.OpOpened)
+	if how == queue.Forgotten { // the gate takes the outcome from the report, if there is one
+		how = flow.OutcomeOf(k.asked)
 	}
-
-	if was == breaker.HalfOpen && w.state == breaker.Closed {
-		s.Did(scenario.OpRecovered)
-	}
+	k.recordGiven(now, it.Ref, how)
 }
 
 // recordGiven records that the board has given a task up. Either the gate has freed everything that
 // the task held, or the task still holds everything because its worker may still run.
-func (k *keeper) recordGiven(ref model.TaskRef, how queue.Outcome) {
+func (k *keeper) recordGiven(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	s := k.b.inc.p.Cluster
 	if k.g.IsAdmitted(ref) {
 		if _, known := k.kept[ref]; !known {
@@ -322,20 +295,78 @@ func (k *keeper) recordGiven(ref model.TaskRef, how queue.Outcome) {
 	}
 
 	k.logf("gives back what %s holds", ref)
-	if p := k.let[ref]; p != nil && !p.Breaker.IsZero() && k.g.Book != nil {
-		s.PassEnded(p, how == queue.Failed || p.Failed)
+	if decided := k.kept[ref]; decided == queue.Succeeded || decided == queue.Failed {
+		how = decided
+	}
+	if p := k.let[ref]; p != nil && !p.Breaker.IsZero() {
+		if k.g.Book != nil {
+			s.PassEnded(p, how == queue.Failed || p.Failed)
+		} else {
+			k.checkOutcome(now, p, how)
+		}
 	}
 	delete(k.let, ref)
 	delete(k.kept, ref)
 }
 
+// checkOutcome checks what the breaker of a task has done with the outcome of an attempt.
+func (k *keeper) checkOutcome(now model.Time, p *oracle.Pass, how queue.Outcome) {
+	s, w, config := k.b.inc.p.Cluster, k.watch(p.Breaker), k.rules().BreakerConfig(p.Breaker)
+	counts, at := p.Era == w.era && w.state == breaker.Closed, w.tick(now)
+	if counts && how == queue.Failed {
+		w.failures = append(slices.DeleteFunc(w.failures, func(t model.Time) bool { return t <= at.Add(-config.Window) }), at)
+	}
+	failed := len(w.failures)
+	must := counts && how == queue.Failed && failed >= config.Failures
+	may := counts && how == queue.Failed && failed+w.before >= config.Failures
+	was := w.state
+	k.observe(now, p.Breaker)
+
+	if opened := was == breaker.Closed && w.state == breaker.Open; opened && !may || must && !opened {
+		s.Fail("E33: breaker %s on %s is %s after %d failures in %s, of %d", p.Breaker, k.b.inc.name(), w.state, failed, config.Window, config.Failures)
+	} else if opened {
+		s.Did(scenario.OpOpened)
+	}
+
+	if was == breaker.HalfOpen && w.state == breaker.Closed {
+		s.Did(scenario.OpRecovered)
+	}
+}
+
+// linger records that the permits of a task belong to the code of a lost claim from now on. If the
+// next attempt of the task has taken over the permits, the code holds further ones, which may be
+// too many. That is allowed, so the checks do not count them.
+func (k *keeper) linger(now model.Time, claim model.ClaimRef) {
+	before := k.let[claim.TaskRef]
+	_, kept := k.kept[claim.TaskRef]
+	k.g.Linger(now, claim)
+	if !k.g.IsAdmitted(claim.Lingering()) {
+		return
+	}
+	p := &oracle.Pass{Found: true, Lingers: true}
+	if before != nil {
+		p.Spec, p.Input = before.Spec, before.Input
+	}
+	if it := k.g.LingeringItem(claim); it != nil {
+		p.Spec, p.Input = it.Spec, it.Input
+	}
+	if kept && before != nil && !k.g.IsAdmitted(claim.TaskRef) {
+		p.Permits, p.Found = before.Permits, before.Found
+		k.recordGiven(now, claim.TaskRef, queue.Neither)
+	}
+	k.let[claim.Lingering()] = p
+}
+
 // settleClaim frees what a claim holds. The board calls it when a worker of the process is done
 // with the claim, and the outcome is durable or irrelevant.
 func (k *keeper) settleClaim(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
-	if !k.g.FreeOrphan(now, ref, how) {
+	if lingers := k.g.IsAdmitted(ref.Lingering()); !k.g.FreeOrphan(now, ref, how) {
 		return false
+	} else if lingers {
+		delete(k.let, ref.Lingering())
+		return true
 	}
-	k.recordGiven(ref.TaskRef, how)
+	k.recordGiven(now, ref.TaskRef, how)
 	return true
 }
 
@@ -345,7 +376,7 @@ func (k *keeper) release(now model.Time, id queue.WorkerID, r *model.TaskReport)
 	if !k.g.FreeReported(now, id, r) {
 		return false
 	}
-	k.recordGiven(r.Ref.TaskRef, flow.OutcomeOf(r))
+	k.recordGiven(now, r.Ref.TaskRef, flow.OutcomeOf(r))
 	k.b.inc.p.Cluster.Did(scenario.OpFreedEarly)
 	return true
 }
@@ -355,7 +386,7 @@ func (k *keeper) release(now model.Time, id queue.WorkerID, r *model.TaskReport)
 func (k *keeper) quarantine(now model.Time, a model.Address) (any bool) {
 	for _, ref := range k.g.OrphansAt(a) {
 		if how, freed := k.g.FreeDone(now, ref); freed {
-			k.recordGiven(ref, how)
+			k.recordGiven(now, ref, how)
 			k.b.inc.p.Cluster.Did(scenario.OpFreedEarly)
 			any = true
 		}
@@ -371,9 +402,10 @@ func (k *keeper) letGo(now model.Time) bool {
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(k.kept), model.TaskRef.Compare) {
 		if !k.g.IsAdmitted(ref) {
-			k.recordGiven(ref, k.kept[ref])
+			k.recordGiven(now, ref, k.kept[ref])
 		}
 	}
+	maps.DeleteFunc(k.let, func(ref model.TaskRef, p *oracle.Pass) bool { return p.Lingers && !k.g.IsAdmitted(ref) })
 	return true
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +26,7 @@ type hand struct {
 	Offer    model.TaskOffer
 	Held     map[model.ClaimRef]*job
 	Reported map[model.ClaimRef]*model.TaskReport // but not settled
+	Lingers  map[model.ClaimRef]bool              // lost claims whose code still runs
 	abroad   loan.Abroad                          // if nodes lend slots
 	most     int                                  // the largest number of slots so far
 	// over is how many claims the hand may have in addition to its slots, because they arrived late
@@ -341,7 +343,11 @@ func (h *hand) stop(ref model.ClaimRef, canceled bool) {
 		j.done = true
 		delete(h.Held, ref)
 		back := h.abroad.Free(ref)
-		h.done(ref, nil)
+		if s.Has(scenario.Lingering) && s.Chance(0.6) {
+			h.linger(ref)
+		} else {
+			h.done(ref, nil)
+		}
 		if back {
 			h.rejoin()
 		}
@@ -350,6 +356,33 @@ func (h *hand) stop(ref model.ClaimRef, canceled bool) {
 
 	j.canceled = true
 	s.After(s.Between(0, 5*kernel.Millisecond), h.p.Process, j.end)
+}
+
+// linger lets the code of a lost claim run on for a while.
+func (h *hand) linger(ref model.ClaimRef) {
+	s := h.p.Cluster
+	s.Did(scenario.OpLingered)
+	if h.Lingers == nil {
+		h.Lingers = map[model.ClaimRef]bool{}
+	}
+	h.Lingers[ref] = true
+	if inc := h.p.Inc; inc != nil {
+		inc.board.linger(ref)
+	}
+	s.After(s.Between(0, 150*kernel.Millisecond), h.p.Process, func() { h.endLingering(ref) })
+}
+
+// endLingering ends the code of a lost claim, as TaskSession.CodeEnded does.
+func (h *hand) endLingering(ref model.ClaimRef) {
+	if h.Lingers[ref] {
+		delete(h.Lingers, ref)
+		h.done(ref, nil)
+	}
+}
+
+// lingering returns the lost claims whose code still runs, in order.
+func (h *hand) lingering() []model.ClaimRef {
+	return slices.SortedFunc(maps.Keys(h.Lingers), scenario.CompareClaims)
 }
 
 func (h *hand) takeSettled(ref model.ClaimRef, err error) {
@@ -431,6 +464,9 @@ func (h *hand) Leave() {
 
 		if p.Inc != nil {
 			p.Inc.board.leave(h)
+		}
+		for _, ref := range h.lingering() {
+			h.endLingering(ref)
 		}
 		h.Ghost = true // until all its reports are settled
 		h.vanish()

@@ -528,6 +528,9 @@ func (g *guest) call(c *lane.TaskCall) {
 		g.held[c.Ref] = true
 		g.w.Execute(now, []model.Claim{*c.Claim})
 	case lane.TaskStop: // the guest keeps the claim until its node no longer lists the claim
+		if !c.Canceled {
+			g.u.inc.board.linger(c.Ref)
+		}
 		g.w.Stop(now, c.Ref, c.Canceled)
 	case lane.TaskSettled:
 		switch {
@@ -627,7 +630,7 @@ func (o ownHand) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool,
 			}
 		}
 	}
-	return o.h.abroad.List(loan.Listing{To: to, Executes: slices.Values(o.h.Refs()), Reports: reports, Foreign: foreign, Owned: owned, Room: room})
+	return o.h.abroad.List(loan.Listing{To: to, Executes: slices.Values(o.h.Refs()), Lingers: slices.Values(o.h.lingering()), Reports: reports, Foreign: foreign, Owned: owned, Room: room})
 }
 
 // DropSentNews implements loan.Own.

@@ -113,9 +113,14 @@ func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use
 }
 
 // executing checks that no limit has too many running bodies when another body starts. It counts
-// every body whose claim a live node made, even if another node owns the run by now.
+// every body whose claim a live node made, even if another node owns the run by now, and also the
+// bodies of lost claims. If nodes do not share limits, it counts the bodies of one node.
 func (s *Cluster) executing(ref model.ClaimRef) {
 	for _, res := range s.Claims[ref].Permits {
+		counts := func(o model.ClaimRef) bool {
+			c := s.Claims[o]
+			return s.Ledger.Nodes[c.Maker].Alive && slices.Contains(c.Permits, res) && (s.Has(scenario.SharedGates) || c.Maker == s.Claims[ref].Maker)
+		}
 		var list []string
 		for _, p := range s.Procs {
 			if p == nil {
@@ -123,8 +128,13 @@ func (s *Cluster) executing(ref model.ClaimRef) {
 			}
 			for _, h := range p.Hands {
 				for _, o := range h.Refs() {
-					if c := s.Claims[o]; s.Ledger.Nodes[c.Maker].Alive && slices.Contains(c.Permits, res) && !s.decided(c.Maker, s.Claims[ref].Maker, o) {
+					if counts(o) {
 						list = append(list, fmt.Sprintf("claim %d of %s by %s", o.Claim, o.TaskRef, h.Offer.Name))
+					}
+				}
+				for _, o := range h.lingering() {
+					if counts(o) && !s.exceeds(s.Claims[o].Maker, o) {
+						list = append(list, fmt.Sprintf("lost claim %d of %s by %s", o.Claim, o.TaskRef, h.Offer.Name))
 					}
 				}
 			}
@@ -136,13 +146,11 @@ func (s *Cluster) executing(ref model.ClaimRef) {
 	}
 }
 
-// decided reports whether a running body may overlap with a body that starts under the same limit.
-// ref is the claim of the running body, maker is the node that made this claim, and next is the
-// node that made the claim of the other body. The bodies may overlap if maker and next are the same
-// node, and this node has decided that ref has ended. One lane of the node may stop the first body
-// after another lane has started the next body, and a worker may need a moment to stop.
-func (s *Cluster) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
-	return maker == next && s.lives[maker].board.keeper.let[ref.TaskRef] == nil
+// exceeds reports whether a lost claim had no permits when its worker was told so, because the next
+// attempt of its task had taken them over.
+func (s *Cluster) exceeds(maker model.NodeID, ref model.ClaimRef) bool {
+	p := s.lives[maker].board.keeper.let[ref.Lingering()]
+	return p != nil && p.Found
 }
 
 // checkProbe checks a task that passes a breaker that is not closed: the task has a probe that no

@@ -26,6 +26,7 @@ type Pass struct {
 	Permits []rule.Resource
 	Permit  breaker.Permit
 	Given   bool
+	Lingers bool // the claim is lost, and its code still runs
 	Failed  bool // an attempt has failed, and its worker still holds its permits
 }
 
@@ -41,11 +42,10 @@ func (l *ledger) begins(b *store.Batch, r *Run, id string, t *errandState) {
 		l.Fail("G1: %s begins on %s, and was not let through", ref, m.Life.Label)
 	}
 	k.Passes[ref]--
-	if l.s.Has(scenario.SharedGates) {
-		l.s.Claims[r.Ref(id, t.Claim)].Permits = scenario.PermitsOf(k.Sets[k.Under[ref]], t.spec, &t.Input)
-		return
+	l.s.Claims[r.Ref(id, t.Claim)].Permits = scenario.PermitsOf(k.Sets[k.Under[ref]], t.spec, &t.Input)
+	if !l.s.Has(scenario.SharedGates) {
+		l.begun = append(l.begun, begun{r, t, ref})
 	}
-	l.begun = append(l.begun, begun{r, t, ref})
 }
 
 // begun is a task that starts in the batch that is being applied.

@@ -43,6 +43,7 @@ const (
 	Damage                           // rows of further kinds are damaged
 	LeaseLengths                     // nodes have leases of different lengths
 	AheadWaits                       // batches wait for the results of calls that run ahead
+	Lingering                        // the code of lost claims needs a moment to end
 	allFeatures  = iota
 )
 
@@ -221,6 +222,10 @@ var table = [allFeatures]row{
 	{
 		feature: AheadWaits, name: "ahead-waits", lots: []lot{{of: 66, at: []uint64{6, 18, 36, 54}}, {of: 77, at: []uint64{8, 29, 50}}}, needs: Entities, late: true,
 		about: "a batch waits for the results of calls that run before the batch is committed",
+	},
+	{
+		feature: Lingering, name: "lingering", lots: []lot{{of: 258, at: []uint64{5, 17, 35, 47, 65, 77, 107, 119, 137, 155, 173, 203, 233, 251}}}, needs: Tasks | Retention | Gates, late: true,
+		about: "the code of a lost claim runs on for a while, and keeps the permits of the claim",
 	},
 }
 

@@ -154,7 +154,9 @@ const (
 	OpRecovered
 	OpRetryAfter
 	OpQueuePaused
-	OpPage   // a page of the ledger was written
+	OpPage // a page of the ledger was written
+	// OpLingered: the code of a lost claim ran on.
+	OpLingered
 	OpOrphan // the board has given up a claim, and the claim keeps its permits
 	// OpFreedEarly: the worker of such a claim was done, and the permits became free before the end
 	// of the claim was stored.

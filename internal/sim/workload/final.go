@@ -46,7 +46,7 @@ func (s *Workload) finished() bool {
 		}
 
 		for _, h := range p.Hands {
-			if len(h.Held)+len(h.Reported) > 0 {
+			if len(h.Held)+len(h.Reported)+len(h.Lingers) > 0 {
 				return false
 			}
 		}
