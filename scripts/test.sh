@@ -82,11 +82,11 @@ step() {
 	printf '==> %s: ok, %d s, %d s of processor time\n' "$name" $((SECONDS - begin)) $((used - before))
 }
 
-# beside NAME COMMAND…: starts a step in the background. finish waits for the end of that step,
-# prints its output, and stops the script if the step has failed.
+# beside COMMAND…: starts a command with steps in the background. finish waits for its end, prints
+# its output, and stops the script if a step has failed.
 beside() {
-	set -m # the step gets a process group, so that `end` can stop all its processes
-	(step "$@") >"$tally/background" 2>&1 </dev/null &
+	set -m # the command gets a process group, so that `end` can stop all its processes
+	("$@") >"$tally/background" 2>&1 </dev/null &
 	set +m
 	background=$!
 }
@@ -213,6 +213,11 @@ short() {
 		tested short -short -p 3 -parallel 4 -run "$(listed ' short$')" -- $(owners ' short$' | grep -vE "$divided") &&
 		PERDURE_TEST_DIAL=1 tested short -short -- "$module"
 }
+computing() {
+	step "first five minutes" scripts/five-minutes.sh
+	step "first workflow by curl" scripts/first-curl.sh
+	step "test, whole" whole
+}
 # Most of these tests wait for leases, servers and processes, so more of them run at the same time.
 # The longest packages start first, so that they do not run alone at the end. In short mode the
 # crash walk skips some calls, and two tests of the end-to-end suite leave out a case that takes a
@@ -236,18 +241,17 @@ go build -o "$tally/tally" ./scripts/tally
 case $mode in
 race) step "test -race" race ;;
 deep)
-	beside "more seeds" seeds
+	# The step in front mostly waits, and the seeds only compute.
+	beside step "more seeds" seeds
 	step "crash walk, chaos, transactions, connections" deep
 	finish
 	;;
 fast)
-	# Most of the first step is computing, and most of the second is waiting.
-	beside "test, whole" whole
+	# Most of the work in the background is computing, and most of the other steps is waiting.
+	beside computing
 	step "processes and servers" processes
 	step "test, short" short
 	finish
-	step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
-	step "first workflow by curl" scripts/first-curl.sh
 	;;
 esac
 totals=$("$tally/tally" -sum "$results")
