@@ -65,7 +65,7 @@ func newExpressions(table map[string]string) expressions {
 		if rest != "" {
 			pattern = regexp.MustCompile(`^(?i: (` + rest + `)\b)`)
 		}
-		for _, word := range strings.Fields(words) {
+		for word := range strings.FieldsSeq(words) {
 			e[word] = pattern
 		}
 	}
