@@ -4,7 +4,8 @@
 #
 #   scripts/test.sh            the fast suite, without the race detector
 #   scripts/test.sh deep       the tests that take longer: they break processes and servers, run
-#                              suites a second time over connections, and fill tables
+#                              suites a second time over connections, fill tables, and simulate
+#                              more seeds
 #   scripts/test.sh race       the tests of concurrent packages with the race detector
 #   GOTESTFLAGS=-v …           further flags for `go test`
 #
@@ -81,11 +82,11 @@ step() {
 	printf '==> %s: ok, %d s, %d s of processor time\n' "$name" $((SECONDS - begin)) $((used - before))
 }
 
-# beside NAME COMMAND…: starts a step in the background. finish waits for the end of that step,
-# prints its output, and stops the script if the step has failed.
+# beside COMMAND…: starts a command with steps in the background. finish waits for its end, prints
+# its output, and stops the script if a step has failed.
 beside() {
-	set -m # the step gets a process group, so that `end` can stop all its processes
-	(step "$@") >"$tally/background" 2>&1 </dev/null &
+	set -m # the command gets a process group, so that `end` can stop all its processes
+	("$@") >"$tally/background" 2>&1 </dev/null &
 	set +m
 	background=$!
 }
@@ -110,6 +111,11 @@ both='/internal/store/(memory|faultstore|sqlite)$'
 # Tests that start processes, break servers, or measure never run with the detector, because it
 # makes them too slow for their time limits. They run in short mode.
 heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
+# The fast suite simulates the first seeds (internal/sim in short mode), and `deep` those that
+# follow. Together they simulate as many seeds as `go test ./internal/sim` does: 20,000.
+simulator='/internal/sim$'
+first=5000
+more=15000
 # The fast suite leaves these packages out. scripts/sequential.txt lists single tests that it also
 # leaves out.
 deep='/internal/(chaos|crashwalk|txtest|store/partitioned)$'
@@ -136,6 +142,8 @@ owners() { grep -v '^#' scripts/sequential.txt | grep -E "$1" | awk -v m="$modul
 # tested NAME FLAGS… -- PACKAGES…: runs `go test`, and keeps the programs in a directory with the
 # name. It prints a line per package, and the failures. `go test` runs without `go vet`, because
 # `.ci/run` runs all checks of `go vet`.
+#
+# Flags of the tests themselves, which `go test` does not know, come after the packages.
 #
 # A directory can have only one program of each name. So if two packages have the same name
 # (store/postgres and notify/postgres), the second package runs in a second round.
@@ -191,7 +199,12 @@ race() {
 # interrupt goroutines with signals (asyncpreemptoff).
 # shellcheck disable=SC2046
 whole() {
-	GODEBUG=asyncpreemptoff=1 tested whole -- $(packages -E "$plain|$both" | sort -r)
+	GODEBUG=asyncpreemptoff=1 tested whole -short -- $(packages -E "$simulator") &&
+		GODEBUG=asyncpreemptoff=1 tested whole -- $(packages -E "$plain|$both" | grep -vE "$simulator" | sort -r)
+}
+# shellcheck disable=SC2046
+seeds() {
+	GODEBUG=asyncpreemptoff=1 tested whole -run 'TestSeeds$' -- $(packages -E "$simulator") -seed=$((first + 1)) -seeds=$more
 }
 # shellcheck disable=SC2046
 short() {
@@ -199,6 +212,11 @@ short() {
 		tested short -p 3 -run "$(listed '^[^ ]+ [^ ]+( also)?$')" -- $(owners '^[^ ]+ [^ ]+( also)?$') &&
 		tested short -short -p 3 -parallel 4 -run "$(listed ' short$')" -- $(owners ' short$' | grep -vE "$divided") &&
 		PERDURE_TEST_DIAL=1 tested short -short -- "$module"
+}
+computing() {
+	step "first five minutes" scripts/five-minutes.sh
+	step "first workflow by curl" scripts/first-curl.sh
+	step "test, whole" whole
 }
 # Most of these tests wait for leases, servers and processes, so more of them run at the same time.
 # The longest packages start first, so that they do not run alone at the end. In short mode the
@@ -222,15 +240,18 @@ step build go build -o "$PERDURE_TEST_PROGRAMS/" ./cmd/... ./examples/remote/wor
 go build -o "$tally/tally" ./scripts/tally
 case $mode in
 race) step "test -race" race ;;
-deep) step "crash walk, chaos, transactions, connections" deep ;;
+deep)
+	# The step in front mostly waits, and the seeds only compute.
+	beside step "more seeds" seeds
+	step "crash walk, chaos, transactions, connections" deep
+	finish
+	;;
 fast)
-	# Most of the first step is computing, and most of the second is waiting.
-	beside "test, whole" whole
+	# Most of the work in the background is computing, and most of the other steps is waiting.
+	beside computing
 	step "processes and servers" processes
 	step "test, short" short
 	finish
-	step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
-	step "first workflow by curl" scripts/first-curl.sh
 	;;
 esac
 totals=$("$tally/tally" -sum "$results")

@@ -2,18 +2,23 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// run runs a command at the root of the module and returns its output and its exit code.
-func run(t *testing.T, name string, args ...string) (string, int) {
+// root is the root of this module.
+var root = filepath.Join("..", "..")
+
+// run runs a command in a directory and returns its output and its exit code.
+func run(t *testing.T, dir, name string, args ...string) (string, int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = filepath.Join("..", "..")
+	cmd.Dir = dir
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
@@ -30,19 +35,48 @@ func run(t *testing.T, name string, args ...string) (string, int) {
 	}
 }
 
+// small makes a module with a stub of the real package, and returns its directory. With other flags
+// the tool reads all dependencies of a package again. The real package has five hundred, and the
+// stub has few.
+func small(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	const imports = "import (\n\t\"math/rand\"\n\t\"time\"\n\n\t\"github.com/perdure/perdure\"\n)\n\n"
+	for name, text := range map[string]string{
+		"go.mod": "module github.com/perdure/perdure\n\ngo 1.25\n",
+		"perdure.go": "// Package perdure is a stub.\npackage perdure\n\ntype WorkflowCtx struct{}\n\ntype Workflow[I, O any] struct{}\n\n" +
+			"func NewWorkflow[I, O any](string, func(WorkflowCtx, I) (O, error)) *Workflow[I, O] { return nil }\n",
+		"random/random.go": "package random\n\n" + strings.Replace(imports, "\t\"time\"\n", "", 1) +
+			"var _ = perdure.NewWorkflow(\"dice\", func(_ perdure.WorkflowCtx, n int) (int, error) { return rand.Intn(n), nil })\n",
+		"both/both.go": "package both\n\n" + imports +
+			"var _ = perdure.NewWorkflow(\"dice\", func(_ perdure.WorkflowCtx, n int) (int, error) { return rand.Intn(n) + time.Now().Day(), nil })\n",
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the command")
 	}
 	tool := filepath.Join(t.TempDir(), "perdurevet")
-	if out, code := run(t, "go", "build", "-o", tool, "./cmd/perdurevet"); code != 0 {
+	if out, code := run(t, root, "go", "build", "-o", tool, "./cmd/perdurevet"); code != 0 {
 		t.Fatal(out)
 	}
 
+	stub := small(t)
 	const snippets = "./perdurevet/testdata/src/"
 	for _, c := range []struct {
 		name    string
+		dir     string // default: the root of this module
 		command []string
 		fails   bool
 		prints  []string
@@ -57,15 +91,19 @@ func TestCommand(t *testing.T) {
 			prints: []string{"helper.Label reaches time.Now (helper.go:17) in workflow code", "[stepkey]", "[continueas]"},
 		},
 		{
-			name: "a check is turned off", command: []string{"go", "vet", "-vettool=" + tool, "-nested=false", snippets + "wrong"}, fails: true,
-			prints: []string{"[client]"}, not: []string{"[nested]"},
+			name: "all checks", dir: stub, command: []string{"go", "vet", "-vettool=" + tool, "./both"}, fails: true,
+			prints: []string{"[clock]", "[random]"},
 		},
 		{
-			name: "one check alone", command: []string{"go", "vet", "-vettool=" + tool, "-nested", snippets + "wrong"}, fails: true,
-			prints: []string{"[nested]"}, not: []string{"[client]"},
+			name: "a check is turned off", dir: stub, command: []string{"go", "vet", "-vettool=" + tool, "-random=false", "./both"}, fails: true,
+			prints: []string{"[clock]"}, not: []string{"[random]"},
+		},
+		{
+			name: "one check alone", dir: stub, command: []string{"go", "vet", "-vettool=" + tool, "-random", "./both"}, fails: true,
+			prints: []string{"[random]"}, not: []string{"[clock]"},
 		},
 		{name: "by itself", command: []string{tool, snippets + "random"}, fails: true, prints: []string{"uuid.NewString in workflow code"}},
-		{name: "by itself, with a flag", command: []string{tool, "-random=false", snippets + "random"}},
+		{name: "by itself, with a flag", dir: stub, command: []string{tool, "-random=false", "./random"}},
 		{name: "nothing wrong", command: []string{"go", "vet", "-vettool=" + tool, snippets + "helper/..."}},
 		{name: "help", command: []string{tool, "help"}, prints: []string{"maporder", "stepkey"}},
 		{name: "help by flag", command: []string{tool, "-h"}, prints: []string{"maporder", "stepkey"}},
@@ -74,7 +112,7 @@ func TestCommand(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			out, code := run(t, c.command[0], c.command[1:]...)
+			out, code := run(t, cmp.Or(c.dir, root), c.command[0], c.command[1:]...)
 			if c.fails != (code != 0) {
 				t.Errorf("exit code %d", code)
 			}

@@ -105,15 +105,19 @@ func checkLengths(m *module) (problems []string) {
 	return problems
 }
 
-// unfinished matches words that mark unfinished work. The pattern is split so that this file passes
+// unfinished matches words that mark unfinished work. The words are split so that this file passes
 // the check.
-var unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME)\b`)
+var (
+	unfinishedWords = [][]byte{[]byte("TO" + "DO"), []byte("FIX" + "ME")}
+	unfinished      = regexp.MustCompile(`\b(` + string(bytes.Join(unfinishedWords, []byte("|"))) + `)\b`)
+)
 
 // checkUnfinished finds words that mark unfinished work, anywhere in a file.
 func checkUnfinished(m *module) (problems []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {
-			if f.generated {
+			contains := func(word []byte) bool { return bytes.Contains(f.source, word) }
+			if f.generated || !slices.ContainsFunc(unfinishedWords, contains) {
 				continue
 			}
 			n := 0

@@ -1,14 +1,15 @@
 package archtest
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
-
-	"golang.org/x/tools/go/packages"
 )
 
 // guides are pages that may be written later than other pages. Until a guide exists, links to it
@@ -68,46 +69,63 @@ func TestFilesInArchitecture(t *testing.T) {
 	none(t, checkFiles(pages[i], ours(t)))
 }
 
-// TestProgramsInDocsCompile type-checks all whole programs in documents in one run, as packages of
-// this module that exist only in memory.
+// TestProgramsInDocsCompile compiles all whole programs in documents in one run, as packages of
+// this module. The go command reads their files from another directory.
 func TestProgramsInDocsCompile(t *testing.T) {
 	t.Parallel()
 	root, pages := docs(t)
-	overlay, where := map[string][]byte{}, map[string]string{}
+	scratch := t.TempDir()
+	replace, where := map[string]string{}, map[string]string{}
 	for _, p := range pages {
 		for _, b := range p.blocks {
-			if b.program() {
-				dir := filepath.Join(root, "examples", fmt.Sprintf("in_docs_%d", len(overlay)))
-				overlay[filepath.Join(dir, "main.go")] = []byte(b.code)
-				where[filepath.Base(dir)] = fmt.Sprintf("%s:%d", p.name, b.line)
+			if !b.program() {
+				continue
 			}
+			name := fmt.Sprintf("in_docs_%d", len(replace))
+			file := filepath.Join(scratch, name+".go")
+			if err := os.WriteFile(file, []byte(b.code), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			replace[filepath.Join(root, "examples", name, "main.go")] = file
+			where[name] = fmt.Sprintf("%s:%d", p.name, b.line)
 		}
 	}
 
-	if len(overlay) == 0 {
+	if len(replace) == 0 {
 		t.Fatal("not even README.md has a program")
 	}
-	loaded, err := packages.Load(&packages.Config{
-		Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedSyntax | packages.NeedTypesInfo, Dir: root, Overlay: overlay,
-	}, "./examples/in_docs_...")
+	overlay := filepath.Join(scratch, "overlay.json")
+	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 
+	// -export compiles the packages, and links none of them.
+	list := exec.CommandContext(t.Context(), "go", "list", "-e", "-export", "-overlay", overlay, "-json=ImportPath,Error", "./examples/in_docs_...")
+	list.Dir = root
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
 	seen := 0
-	for _, p := range loaded {
-		name, ok := where[p.PkgPath[strings.LastIndexByte(p.PkgPath, '/')+1:]]
-		if !ok {
-			continue
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); seen++ {
+		var p struct {
+			ImportPath string
+			Error      *struct{ Err string }
 		}
-		seen++
-		for _, e := range p.Errors {
-			t.Errorf("the program at %s does not compile: %v", name, e)
+		if err := decoder.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		if p.Error != nil {
+			t.Errorf("the program at %s does not compile: %s", where[path.Base(p.ImportPath)], p.Error.Err)
 		}
 	}
 
-	if seen != len(overlay) {
-		t.Errorf("%d of %d programs were seen", seen, len(overlay))
+	if seen != len(replace) {
+		t.Errorf("%d of %d programs were seen", seen, len(replace))
 	}
 }
 

@@ -59,11 +59,13 @@ func checkTermsInUse(m *module, terms []term) (problems []string) {
 }
 
 // wordsOf returns the words of all names and comments of a file in lower case, with one blank
-// before each word.
+// before each word. It lists each name once.
 func wordsOf(f *file) string {
 	var text strings.Builder
+	seen := map[string]bool{}
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok {
+		if id, ok := n.(*ast.Ident); ok && !seen[id.Name] {
+			seen[id.Name] = true
 			text.WriteString(" " + strings.Join(words(id.Name), " "))
 		}
 		return true

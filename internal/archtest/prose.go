@@ -17,21 +17,6 @@ const (
 	bannedPercent = 3   // sentences of a package that may contain a banned expression
 )
 
-// banned matches words that make a sentence hard to read: actors without a name, and words that
-// people do not use in conversation. The house rules on prose are in docs/prose.md.
-var banned = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
-	// Unnamed actors.
-	`who(so)?ever`, `nobody`, `somebody`, `anybody`, `everybody`, `no one`, `those (who|of|that|which)`, `he who`, `one who`,
-	`whom`, `what (comes|came|is told|was told|is said|waits|stands|lies)`, `of which`, `of whom`,
-	// Archaic or foreign turns of phrase.
-	`no more`, `any ?more`, `comes? to nothing`, `in vain`, `meanwhile`, `inside of`, `mend(s|ed|ing)?`, `for ever`, `ere`, `lest`,
-	`thereof`, `therein`, `thereby`, `hereby`, `herein`, `hence`, `thus`, `upon`, `whence`, `hither`, `albeit`, `save for`, `shall`,
-	`(is|are|was|were|be) (told|heard|made good|taken for|let go|to be had|of no use|no matter)`, `would be none`, `is none of`,
-	`sees? to it`, `bears? (with|it|the)`, `has it that`, `as it were`, `so to speak`, `by itself alone`, `at all events`,
-	`knows? (nothing )?of`, `knew of`, `heard of`, `hears of`, `wants? nothing`, `nothing of it`, `less than nothing`,
-	`goes on with`, `went on with`, `for good`, `at the latest by`, `on (his|her|its|their) own account`, `beholden`, `betimes`,
-}, "|") + `)\b`)
-
 // tally counts the problems in the prose and in the functions of one package.
 type tally struct {
 	wide, sentences, banned, dense, params int
@@ -77,8 +62,8 @@ func (t *tally) comments(m *module, f *file) {
 
 		for _, s := range sentences(group.Text()) {
 			t.sentences++
-			if words := banned.FindString(s); words != "" {
-				t.complain(&t.banned, "%s:%d: %q in %q", f.name, at.Line, strings.TrimSpace(words), s)
+			if words := banned.find(s); words != "" {
+				t.complain(&t.banned, "%s:%d: %q in %q", f.name, at.Line, words, s)
 			}
 		}
 	}
@@ -223,7 +208,7 @@ func checkTexts(m *module, rooms []room) (problems []string) {
 					return true
 				}
 				text := comparison.ReplaceAllString(literal.Value, "more than")
-				if words := banned.FindString(text); words != "" {
+				if words := banned.find(text); words != "" {
 					problems = append(problems, fmt.Sprintf("%s: %q in a text for people: say it in plain English (docs/prose.md)", m.at(literal.Pos()), words))
 				}
 				return true
@@ -255,8 +240,8 @@ func tallyMarkdown(name, text string) (t tally) {
 
 	for _, s := range sentences(prose.String()) {
 		t.sentences++
-		if words := banned.FindString(s); words != "" {
-			t.complain(&t.banned, "%s: %q in %q", name, strings.TrimSpace(words), s)
+		if words := banned.find(s); words != "" {
+			t.complain(&t.banned, "%s: %q in %q", name, words, s)
 		}
 	}
 
@@ -283,8 +268,8 @@ func tallyScript(name, text, mark string) (t tally) {
 
 	for _, s := range sentences(prose.String()) {
 		t.sentences++
-		if words := banned.FindString(s); words != "" {
-			t.complain(&t.banned, "%s: %q in %q", name, strings.TrimSpace(words), s)
+		if words := banned.find(s); words != "" {
+			t.complain(&t.banned, "%s: %q in %q", name, words, s)
 		}
 	}
 

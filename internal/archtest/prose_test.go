@@ -71,6 +71,26 @@ func TestProse(t *testing.T) {
 	}
 }
 
+func TestBanned(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"Nobody waits":                    "Nobody",
+		"the lane mends it":               "mends",
+		"amended, mending_1":              "",
+		"It IS Told of it":                "IS Told",
+		"is tolds, is  told":              "",
+		"it knows nothing of it":          "knows nothing of",
+		"nothing of it":                   "nothing of it",
+		"on its own accounts":             "",
+		"what, no. one more; no one else": "no one",
+		"":                                "",
+	} {
+		if got := banned.find(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	none(t, checkTexts(ours(t), rooms))

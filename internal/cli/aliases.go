@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,10 +25,21 @@ var aliases = map[string][]string{
 // addAliases adds the other names to the commands.
 func addAliases(root *cobra.Command) {
 	for path, names := range aliases {
-		cmd, rest, err := root.Find(strings.Fields(path))
-		if err != nil || len(rest) > 0 {
+		commandAt(root, path).Aliases = names
+	}
+}
+
+// commandAt returns the command with a path such as "task list". Find of cobra would also collect
+// the flags of all commands on the way, at each start of the program.
+func commandAt(root *cobra.Command, path string) *cobra.Command {
+	cmd := root
+	for word := range strings.FieldsSeq(path) {
+		all := cmd.Commands()
+		i := slices.IndexFunc(all, func(c *cobra.Command) bool { return c.Name() == word })
+		if i < 0 {
 			panic(fmt.Sprintf("there is no command %q", path)) // the table is wrong
 		}
-		cmd.Aliases = names
+		cmd = all[i]
 	}
+	return cmd
 }

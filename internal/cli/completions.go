@@ -84,13 +84,6 @@ type completeFunc = func(cmd *cobra.Command, args []string, begin string) ([]str
 
 // addCompletions lets shells complete arguments and values of flags.
 func (o *options) addCompletions(root *cobra.Command) {
-	for path, suggest := range o.arguments() {
-		completeArgument(root, path, o.completion(suggest))
-	}
-	for path, words := range wordArguments {
-		completeArgument(root, path, wordCompletion(words))
-	}
-
 	flags := map[string]completeFunc{}
 	for name, words := range wordValues {
 		flags[name] = wordCompletion(words)
@@ -106,14 +99,22 @@ func (o *options) addCompletions(root *cobra.Command) {
 		}
 	}
 	completeFlags(root, flags)
+
+	for path, suggest := range o.arguments() {
+		completeArgument(root, path, o.completion(suggest))
+	}
+	for path, words := range wordArguments {
+		completeArgument(root, path, wordCompletion(words))
+	}
 }
 
 // completeArgument adds a completion of the first argument to a command.
 func completeArgument(root *cobra.Command, path string, complete completeFunc) {
-	cmd, rest, err := root.Find(strings.Fields(path))
-	if err != nil || len(rest) > 0 || cmd.ValidArgsFunction != nil {
-		panic(fmt.Sprintf("there is no command %q, or it has a completion", path)) // the table is wrong
+	cmd := commandAt(root, path)
+	if cmd.ValidArgsFunction != nil {
+		panic(fmt.Sprintf("the command %q has a completion", path)) // the table is wrong
 	}
+
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -122,11 +123,15 @@ func completeArgument(root *cobra.Command, path string, complete completeFunc) {
 	}
 }
 
-// completeFlags adds completions of flags to a command and the commands below it.
+// completeFlags adds completions of flags to a command and the commands below it. A command may
+// also have flags of the commands above it, whose completions exist by then. LocalFlags would leave
+// these out, but it takes half of the time in which newRoot makes all commands.
 func completeFlags(cmd *cobra.Command, flags map[string]completeFunc) {
-	local := cmd.LocalFlags() // cobra builds this set again at each call
 	for name, complete := range flags {
-		if local.Lookup(name) == nil {
+		if cmd.Flags().Lookup(name) == nil && cmd.PersistentFlags().Lookup(name) == nil {
+			continue
+		}
+		if _, exists := cmd.GetFlagCompletionFunc(name); exists {
 			continue
 		}
 		if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
