@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -112,8 +111,8 @@ func (o *options) input(flag, text string) (model.Payload, error) {
 	if err := json.Compact(&compact, data); err != nil {
 		return model.Payload{}, fault.New(fault.Invalid, "the value of %s is not JSON: %w", flag, err)
 	}
-	if !utf8.Valid(data) {
-		return model.Payload{}, fault.New(fault.Invalid, "the value of %s is not JSON: a text in it is not valid UTF-8", flag)
+	if err := api.CheckText(data); err != nil {
+		return model.Payload{}, fault.New(fault.Invalid, "the value of %s is not JSON: %w", flag, err)
 	}
 
 	return model.Payload{Data: compact.Bytes()}, nil

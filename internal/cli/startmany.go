@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"time"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/api"
@@ -190,8 +189,8 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 	if err := json.Compact(&compact, l.Input); err != nil {
 		return r, fault.New(fault.Invalid, "the input is not JSON: %w", err)
 	}
-	if !utf8.Valid(l.Input) {
-		return r, fault.New(fault.Invalid, "the input is not JSON: a text in it is not valid UTF-8")
+	if err := api.CheckText(text); err != nil {
+		return r, fault.New(fault.Invalid, "the line is not JSON: %w", err)
 	}
 
 	r.Input = model.Payload{Data: compact.Bytes()}

@@ -103,6 +103,7 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 		{"never fires", []string{"schedule", "next", "--cron", "0 0 30 2 *"}},
 		{"zone", []string{"schedule", "next", "--cron", "@daily", "--zone", "Mars/Base"}},
 		{"zone", []string{"schedule", "apply", "-f", file("every: 1h, zone: Mars/Base")}},
+		{"one half of a character", []string{"workflow", "start", "wf", "--key", "k", "--input", `"\ud800"`}},
 		{"minute", []string{"schedule", "apply", "-f", file("cron: '61 * * * *'")}},
 		{"zone", []string{"schedule", "apply", "-f", file("cron: '0 0 * * *', zone: Mars/Base")}},
 		{"interval", []string{"schedule", "apply", "-f", file("every: -1h")}},

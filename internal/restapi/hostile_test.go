@@ -28,6 +28,7 @@ func TestHostileRequests(t *testing.T) {
 		{400, "twice in one object", post, path, `{"workflow":"order","key":"1","key":"2"}`, nil},
 		{400, "twice in one object", post, path, `{"workflow":"order","key":"1","input":{"a":{"b":1,"b":2}}}`, nil},
 		{400, "not valid UTF-8", post, path, "{\"workflow\":\"order\",\"key\":\"1\",\"input\":\"caf\xe9\"}", nil},
+		{400, "one half of a character", post, path, `{"workflow":"order","key":"1","input":{"a":"\ud800"}}`, nil},
 		{400, "takes no If-Match", http.MethodPut, "/v1/limits/smtp", `{"concurrency":5}`, []string{"If-Match", `"1"`}},
 		{400, "takes no If-None-Match", http.MethodPut, "/v1/breaker-rules/bank", `{"failures":3}`, []string{"If-None-Match", "*"}},
 		{400, "takes no If-Unmodified-Since", http.MethodDelete, "/v1/limits/smtp", "", []string{"If-Unmodified-Since", "Thu, 19 Nov 2026 17:00:00 GMT"}},
