@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
@@ -174,6 +175,9 @@ func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.
 		opt.applyStart(&o)
 	}
 
+	if err := api.CheckWorkflowName(w.name); err != nil {
+		return Ref{}, model.Payload{}, &o, Permanent(err)
+	}
 	p, err := encode(h, "input of workflow", w.name, in)
 	if err == nil {
 		err = o.checkTerms("start of workflow " + w.name)

@@ -297,7 +297,10 @@ func (o *options) startRequest(workflow string, f *startFlags) (r api.StartReque
 	}
 
 	r.Address = model.Address{Tenant: o.tenant, Type: workflow, Key: key}
-	return r, nil
+	if strings.HasPrefix(workflow, model.TaskPrefix) {
+		return r, nil // the request gets the spec of a task, or is refused
+	}
+	return r, api.CheckWorkflowName(workflow)
 }
 
 func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, wait bool) error {

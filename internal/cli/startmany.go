@@ -181,6 +181,10 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 		return r, fault.New(fault.Invalid, "the workflow is missing: name it in the line or in the command")
 	}
 
+	if err := api.CheckWorkflowName(l.Workflow); err != nil {
+		return r, err
+	}
+
 	r = base
 	if len(l.Input) == 0 {
 		l.Input = json.RawMessage("null")

@@ -329,3 +329,4 @@ func (s *Service) Join(_ context.Context, w api.Worker, offer api.Offer) (api.Se
 	}
 	return s.engine.Join(w, offer), nil
 }
+		v.WorkflowName(name)
