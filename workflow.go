@@ -81,12 +81,12 @@ func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O
 		return Execution[O]{}, err
 	}
 	ref, err = from.start(ref, p, o, normalize[I])
-	return Execution[O]{ref}, remote(err)
+	return executionOf[O](ref), remote(err)
 }
 
 // Execution refers to the execution of a key. It does not read the store.
 func (w *Workflow[I, O]) Execution(key Key) Execution[O] {
-	return Execution[O]{Ref{Workflow: w.name, Key: key.id}}
+	return Execution[O]{Ref: Ref{Workflow: w.name, Key: key.id}}
 }
 
 // ContinueAsNew returns an error. A workflow function returns that error to end this run and to

@@ -249,7 +249,8 @@ func newWorkflowResult(o *options) *cobra.Command {
 				return err
 			}
 			return o.withExecution(cmd.Context(), timeout, named, func(ctx context.Context, b api.Backend, t api.Target) error {
-				return o.await(ctx, b, t, started{Workflow: t.Address.Type, Key: t.Address.Key, Existing: true})
+				end, err := b.Await(ctx, t)
+				return o.printEnd(started{Workflow: t.Address.Type, Key: t.Address.Key, Existing: true}, end, err)
 			})
 		},
 	}
@@ -325,13 +326,14 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 		return err
 	}
 
-	return o.await(ctx, b, api.Target{Address: r.Address}, out)
+	// Another start of the key may follow, so wait for the run of this one.
+	end, err := api.FollowRuns(ctx, api.ClientRuns(b), api.Target{Address: r.Address, Run: reply.Run})
+	return o.printEnd(out, end, err)
 }
 
-// await waits for the end of an execution and prints its result.
-func (o *options) await(ctx context.Context, b api.Backend, t api.Target, out started) error {
+// printEnd prints how an execution has ended, or returns the error of the wait for the end.
+func (o *options) printEnd(out started, end api.Result, err error) error {
 	name := out.Workflow + "/" + out.Key
-	end, err := b.Await(ctx, t)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return err
