@@ -103,7 +103,7 @@ func (a *Activity[I, O]) Go(ctx WorkflowCtx, in I, opts ...CallOption) *Future[O
 
 // Execution refers to the submitted task with this key. It does not read the store.
 func (a *Activity[I, O]) Execution(key Key) Execution[O] {
-	return Execution[O]{Ref{Workflow: model.TaskPrefix + a.name, Key: key.id}}
+	return Execution[O]{Ref: Ref{Workflow: model.TaskPrefix + a.name, Key: key.id}}
 }
 
 // ActivityOption configures an activity definition.

@@ -21,6 +21,8 @@ type Caller interface {
 // outlet is how a Sender sends.
 type outlet interface {
 	reader
+	// start returns a Ref to the execution of the key. It names the run of the start if the start
+	// has a request id and its answer is known.
 	start(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (Ref, error)
 	// send sends a signal, a settlement, a cancel request or a call without waiting for the reply.
 	send(r api.Request, o *stepOptions) error
@@ -30,8 +32,10 @@ type outlet interface {
 type inlet interface {
 	reader
 	run(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (model.Payload, error)
-	result(ref Ref) (model.Payload, error)
-	poll(ref Ref) (state, error)
+	// result waits for a result, and poll does not wait. A client follows the run started, if it is
+	// not empty and ref names no run.
+	result(ref Ref, started string) (model.Payload, error)
+	poll(ref Ref, started string) (state, error)
 	// update sends an update to the code of an execution and waits for the answer.
 	update(r *api.UpdateRequest, o *stepOptions) (model.Payload, error)
 	// invoke calls an entity or a service.

@@ -51,16 +51,27 @@ func (c Client) canAttach(refused error, req *api.StartRequest, in model.Payload
 	return err == nil && bytes.Equal(was, h.codec.Identity(in))
 }
 
-// start returns a Ref to the execution of the key, not to one run of it.
+// start returns a Ref to the execution of the key. If the start has a request id, the Ref names the
+// run that the id stands for.
 func (c Client) start(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (Ref, error) {
 	req, err := c.startRequest(ref, in, o)
+	var reply api.StartReply
 	if err == nil {
-		_, err = c.host().backend.Start(c.ctx, req)
+		reply, err = c.host().backend.Start(c.ctx, req)
 	}
 	if err != nil && !c.canAttach(err, &req, in, normalize) {
 		return Ref{}, err
 	}
-	return ref, nil
+	return ref.startedBy(o.requestID, &reply), nil
+}
+
+// startedBy returns the Ref with the run that a start with a request id has begun or found. The
+// other starts are not about one run.
+func (r Ref) startedBy(requestID string, reply *api.StartReply) Ref {
+	if requestID != "" && !reply.Run.IsZero() {
+		r.Run = reply.Run.String()
+	}
+	return r
 }
 
 func (c Client) run(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (model.Payload, error) {
@@ -70,7 +81,7 @@ func (c Client) run(ref Ref, in model.Payload, o *startOptions, normalize replay
 	}
 	r, err := c.host().backend.Run(c.ctx, req)
 	if err != nil && c.canAttach(err, &req, in, normalize) {
-		return c.result(ref)
+		return c.result(ref, "")
 	}
 	if err != nil {
 		return model.Payload{}, err
@@ -78,12 +89,18 @@ func (c Client) run(ref Ref, in model.Payload, o *startOptions, normalize replay
 	return outcome(ref, r.Outcome)
 }
 
-func (c Client) result(ref Ref) (model.Payload, error) {
-	t, err := ref.api(c.app.host)
+func (c Client) result(ref Ref, started string) (model.Payload, error) {
+	b := c.app.host.backend
+	t, follows, err := c.target(ref, started)
 	if err != nil {
 		return model.Payload{}, err
 	}
-	r, err := c.app.host.backend.Await(c.ctx, t)
+	var r api.Result
+	if follows {
+		r, err = api.FollowRuns(c.ctx, api.ClientRuns(b), t)
+	} else {
+		r, err = b.Await(c.ctx, t)
+	}
 	if err != nil {
 		return model.Payload{}, err
 	}
@@ -101,7 +118,31 @@ func outcome(ref Ref, o model.Outcome) (model.Payload, error) {
 	return o.Output, nil
 }
 
-func (c Client) poll(ref Ref) (state, error) { return c.app.host.state(c.ctx, ref) }
+// target returns what a Ref names. If it names no run, target returns the run that was started, and
+// that the caller follows that run.
+func (c Client) target(ref Ref, started string) (_ api.Target, follows bool, err error) {
+	follows = ref.Run == "" && started != ""
+	if follows {
+		ref.Run = started
+	}
+	t, err := ref.api(c.app.host)
+	return t, follows, err
+}
+
+func (c Client) poll(ref Ref, started string) (state, error) {
+	t, follows, err := c.target(ref, started)
+	if err != nil {
+		return state{}, err
+	}
+	if follows {
+		last, err := api.LastRun(c.ctx, api.ClientRuns(c.app.host.backend), t)
+		if err != nil {
+			return state{}, err
+		}
+		ref.Run = last.String()
+	}
+	return c.app.host.state(c.ctx, ref)
+}
 
 func (c Client) send(r api.Request, _ *stepOptions) error {
 	if err := c.host().sealRequest(c.ctx, brief, r); err != nil {

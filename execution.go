@@ -8,7 +8,21 @@ import (
 )
 
 // Execution is a Ref that knows the type of its result. It can be stored and sent as JSON.
-type Execution[O any] struct{ Ref Ref }
+type Execution[O any] struct {
+	Ref Ref
+	// Started is the run that a start with a RequestID has begun or found. Otherwise it is empty.
+	// In ordinary code, Result and Poll follow this run through the runs that continue, retry or
+	// reset it, and not a later start of the key.
+	Started string `json:",omitempty"`
+}
+
+// executionOf returns the execution that a start has begun or found. If the Ref names a run, that
+// is the run of the start.
+func executionOf[O any](ref Ref) Execution[O] {
+	x := Execution[O]{Ref: ref, Started: ref.Run}
+	x.Ref.Run = ""
+	return x
+}
 
 func (e Execution[O]) target() Ref { return e.Ref }
 
@@ -16,11 +30,12 @@ func (e Execution[O]) target() Ref { return e.Ref }
 func (e Execution[O]) String() string { return e.Ref.String() }
 
 // Result waits until the execution ends and returns its result or its error. If the Ref names a
-// run, Result waits for that run, otherwise for the last run of the execution.
+// run, Result waits for that run. If not, Result waits for the last run of the execution, or for
+// the last run that continues Started.
 func (e Execution[O]) Result(c Caller) (out O, err error) {
 	defer publish(&err)
 	from := c.caller()
-	p, err := from.result(e.Ref)
+	p, err := from.result(e.Ref, e.Started)
 	if err != nil {
 		return out, err
 	}
@@ -44,7 +59,7 @@ func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
 func (e Execution[O]) Poll(c Caller) (out Outcome[O], err error) {
 	defer publish(&err)
 	from := c.caller()
-	st, err := from.poll(e.Ref)
+	st, err := from.poll(e.Ref, e.Started)
 	if err != nil {
 		return out, err
 	}

@@ -41,7 +41,7 @@ func (r *RPC[I, O]) SendLater(s Sender, key string, in I, opts ...StartOption) (
 
 // LaterCall refers to the call that SendLater stored under a key. It does not read the store.
 func LaterCall(key Key) Execution[Void] {
-	return Execution[Void]{Ref{Workflow: delayed.Type, Key: key.id}}
+	return Execution[Void]{Ref: Ref{Workflow: delayed.Type, Key: key.id}}
 }
 
 // laterCall is a call of SendLater: what to call, with which key and options.
@@ -71,7 +71,7 @@ func sendLater[I any](s Sender, later laterCall, in I) (_ Execution[Void], err e
 	}
 	same := func(_ any, p model.Payload) ([]byte, error) { return p.Data, nil }
 	ref, err := out.start(Ref{Workflow: delayed.Type, Key: o.key.id}, p, o, same)
-	return Execution[Void]{ref}, err
+	return executionOf[Void](ref), err
 }
 
 // options applies the options of a delayed call and finds its key.

@@ -73,7 +73,7 @@ func (s *Schedule) Delete(c Caller) error {
 // store.
 func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 	spec := s.opts.spec
-	if err := spec.Complete(s.name); err != nil {
+	if err := spec.Define(s.name); err != nil {
 		return nil, err
 	}
 	return spec.Next(after, n)
@@ -184,7 +184,7 @@ func (r *registry) schedule(s *Schedule) {
 		}
 	}
 	spec := s.opts.spec
-	for _, err := range []error{s.job.err, s.opts.err, spec.Complete(s.name)} {
+	for _, err := range []error{s.job.err, s.opts.err, spec.Define(s.name)} {
 		if err != nil {
 			r.wrong("schedule %s: %w (%s)", s.name, err, s.at)
 		}

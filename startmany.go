@@ -54,7 +54,7 @@ func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]St
 			results[i].Err = public(err)
 			continue
 		}
-		results[i].Execution = Execution[O]{ref}
+		results[i].Execution = Execution[O]{Ref: ref}
 		requests, plain, places = append(requests, r), append(plain, p), append(places, i)
 	}
 
@@ -68,6 +68,8 @@ func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]St
 
 	for n := range replies {
 		i := places[n]
+		x := &results[i].Execution
+		*x = executionOf[O](x.Ref.startedBy(requests[n].RequestID, &replies[n].StartReply))
 		switch err := replies[n].Err; {
 		case err == nil:
 			results[i].Existing = replies[n].Existing

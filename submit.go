@@ -36,7 +36,7 @@ func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[
 	}
 	b.o.keyed = ref.Key != ""
 	ref, err = from.start(ref, p, &b.o, normalize[I])
-	return Execution[O]{ref}, remote(err)
+	return executionOf[O](ref), remote(err)
 }
 
 // SubmitMany submits a task for every input, in one call: thousands of submissions cost little more
@@ -73,7 +73,7 @@ func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]E
 			refuse(i, err)
 			continue
 		}
-		runs[i] = Execution[O]{ref}
+		runs[i] = Execution[O]{Ref: ref}
 		requests, plain, places = append(requests, r), append(plain, p), append(places, i)
 	}
 
@@ -83,10 +83,13 @@ func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]E
 			return nil, public(err)
 		}
 		for n := range replies {
+			i := places[n]
 			if err := replies[n].Err; err != nil && !c.canAttach(err, &requests[n], plain[n], normalize[I]) {
-				runs[places[n]] = Execution[O]{}
-				refuse(places[n], err)
+				runs[i] = Execution[O]{}
+				refuse(i, err)
+				continue
 			}
+			runs[i] = executionOf[O](runs[i].Ref.startedBy(b.o.requestID, &replies[n].StartReply))
 		}
 	}
 	return runs, a.joinRefusals(len(ins), problems)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
@@ -80,12 +81,12 @@ func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O
 		return Execution[O]{}, err
 	}
 	ref, err = from.start(ref, p, o, normalize[I])
-	return Execution[O]{ref}, remote(err)
+	return executionOf[O](ref), remote(err)
 }
 
 // Execution refers to the execution of a key. It does not read the store.
 func (w *Workflow[I, O]) Execution(key Key) Execution[O] {
-	return Execution[O]{Ref{Workflow: w.name, Key: key.id}}
+	return Execution[O]{Ref: Ref{Workflow: w.name, Key: key.id}}
 }
 
 // ContinueAsNew returns an error. A workflow function returns that error to end this run and to
@@ -174,6 +175,9 @@ func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.
 		opt.applyStart(&o)
 	}
 
+	if err := api.CheckWorkflowName(w.name); err != nil {
+		return Ref{}, model.Payload{}, &o, Permanent(err)
+	}
 	p, err := encode(h, "input of workflow", w.name, in)
 	if err == nil {
 		err = o.checkTerms("start of workflow " + w.name)

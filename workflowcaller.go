@@ -208,7 +208,7 @@ func readOnce(ctx WorkflowCtx, step, key string, read func(context.Context) (mod
 	return v.Payload, v.OK, err
 }
 
-func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
+func (ctx WorkflowCtx) result(ref Ref, _ string) (model.Payload, error) {
 	run, err := ref.run()
 	to := ref.address(ctx.host())
 	if err == nil {
@@ -225,7 +225,7 @@ func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
 }
 
 // poll reads the state of another execution as a step, so that a replay gets the same state.
-func (ctx WorkflowCtx) poll(ref Ref) (state, error) {
+func (ctx WorkflowCtx) poll(ref Ref, _ string) (state, error) {
 	h := ctx.host()
 	started := ref.Run == "" && ctx.x.HasChild(ref.address(ctx.host()))
 	return Do(ctx, "poll", func(c context.Context) (state, error) {

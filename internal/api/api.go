@@ -41,7 +41,8 @@ type Client interface {
 	// processed no request. If the connection to a server is lost, some executions may have
 	// started.
 	StartMany(ctx context.Context, rs []StartRequest) ([]StartedReply, error)
-	// Run calls Start and then waits, as Await does, for the execution of the key.
+	// Run calls Start, and then waits for the run that Start returns and the runs that continue it,
+	// as FollowRuns does.
 	Run(ctx context.Context, r StartRequest) (Result, error)
 	// Signal delivers a named message to the current run of the target, exactly once per request
 	// id. It returns NotFound if there is no such execution, and Conflict if the execution is

@@ -107,7 +107,7 @@ func (w *work) act(ctx context.Context, items []batch.Item, last bool) (batch.Pr
 		switch {
 		case err == nil:
 			p.Done++
-		case fault.Is(err, fault.NotFound), fault.Is(err, fault.Conflict):
+		case fault.Is(err, fault.NotFound), errors.Is(err, errTooLate):
 			p.Skipped++
 		case ctx.Err() != nil:
 			return p, context.Cause(ctx)
@@ -132,7 +132,11 @@ func isPassing(err error) bool {
 	}
 }
 
-// one acts on one execution. The request id makes a repetition harmless.
+// errTooLate says that an execution needs nothing of the batch any more: it has ended, or another
+// run has replaced the run that the batch has selected.
+var errTooLate = errors.New("the execution has ended, or has another run")
+
+// one acts on one execution.
 func (w *work) one(ctx context.Context, item *batch.Item) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // start nothing new
@@ -144,9 +148,39 @@ func (w *work) one(ctx context.Context, item *batch.Item) error {
 		return err
 	}
 
-	s := w.spec
 	t := api.Target{Address: model.Address{Tenant: w.tenant, Type: item.Workflow, Key: item.Key}, Run: run}
-	request := "batch/" + w.id + "/" + item.Run
+	err = w.do(ctx, t, "batch/"+w.id+"/"+item.Run)
+	if !fault.Is(err, fault.Conflict) || errors.Is(err, errTooLate) {
+		return err
+	}
+
+	// A conflict has many reasons. The state of the run says whether it has one that is not worth
+	// an error.
+	switch d, lookErr := w.client.Describe(ctx, t); {
+	case lookErr != nil:
+		return lookErr
+	case !d.Current || w.needsNothing(d.Outcome.Status):
+		return errTooLate
+	}
+	return err
+}
+
+// needsNothing reports whether the verb has nothing to do on the current run of an execution,
+// because of the status of the run.
+func (w *work) needsNothing(status model.Status) bool {
+	switch w.spec.Verb {
+	case api.BatchCancel, api.BatchTerminate, api.BatchPause, api.BatchResume, api.BatchSignal:
+		return status.Closed()
+	case api.BatchRetry:
+		return !status.Closed() || status == model.Completed
+	default: // a closed run can be reset and deleted, so the conflict has another reason
+		return false
+	}
+}
+
+// do applies the verb to a run. The request id makes a repetition harmless.
+func (w *work) do(ctx context.Context, t api.Target, request string) (err error) {
+	s := w.spec
 	order := api.CancelRequest{Target: t, Reason: s.Reason, RequestID: request}
 	if order.Reason == "" {
 		order.Reason = "batch " + w.id
@@ -181,21 +215,34 @@ func (w *work) one(ctx context.Context, item *batch.Item) error {
 	return err
 }
 
-// remove deletes an execution with all its runs. If the execution no longer exists, remove returns
-// no error: this batch, another caller or the retention has already removed the execution.
+// remove deletes an execution with all its runs, up to the run that the batch has selected. A run
+// that starts later stays, even if it has ended by now. If the execution no longer exists, remove
+// returns no error: this batch, another caller or the retention has already removed the execution.
 func (w *work) remove(ctx context.Context, t api.Target, request string) error {
-	d, err := w.client.Describe(ctx, t)
-	if err == nil && !d.Current {
-		return fault.New(fault.Conflict, "run %s of %s is not the current one", t.Run, t.Address)
-	}
-	if err == nil {
-		t.Run = model.RunID{}
-		_, err = w.client.Delete(ctx, api.DeleteRequest{Target: t, RequestID: request})
-	}
+	all, err := w.client.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: t.Address}, DryRun: true})
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if n := len(all.Runs); n == 0 || all.Runs[n-1] != t.Run {
+		return errTooLate
+	}
+
+	// A delete of the address would also remove a run that has replaced this one in the meantime.
+	// So delete each run by its id: the oldest first, and the selected one last, because the others
+	// could not be found without it.
+	for _, run := range all.Runs {
+		r := api.DeleteRequest{Target: api.Target{Address: t.Address, Run: run}, RequestID: request}
+		if run != t.Run {
+			r.RequestID += "#" + run.String()
+		}
+		if _, err := w.client.Delete(ctx, r); err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // leavesEvent reports whether a verb leaves an event with the request id in the history. The other

@@ -3,6 +3,7 @@ package batchjob
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,7 @@ type refusing struct {
 	api.Client
 	acts     atomic.Int64
 	most, in atomic.Int64
+	deleted  []model.RunID
 }
 
 func (r *refusing) answer(key string) error {
@@ -39,12 +41,40 @@ func (r *refusing) Cancel(_ context.Context, c api.CancelRequest) error {
 	return r.answer(c.Target.Address.Key)
 }
 
-func (r *refusing) Describe(_ context.Context, t api.Target) (api.Description, error) {
-	return api.Description{Current: t.Address.Key != "replaced"}, r.answer(t.Address.Key)
+func (r *refusing) Retry(_ context.Context, p api.PastRequest) (api.PastReply, error) {
+	return api.PastReply{}, r.answer(p.Source.Address.Key)
+}
+
+func (r *refusing) Reset(_ context.Context, p api.PastRequest) (api.PastReply, error) {
+	return api.PastReply{}, r.answer(p.Source.Address.Key)
+}
+
+// Describe returns the status that the key ends with.
+func (r *refusing) Describe(_ context.Context, t api.Target) (d api.Description, err error) {
+	key := t.Address.Key
+	if strings.HasSuffix(key, "deleted") {
+		return d, fault.New(fault.NotFound, "%s", key)
+	}
+	d.Current, d.Outcome.Status = !strings.HasSuffix(key, "replaced"), model.Running
+	for _, status := range []model.Status{model.Completed, model.Failed} {
+		if strings.HasSuffix(key, status.String()) {
+			d.Outcome.Status = status
+		}
+	}
+	return d, nil
 }
 
 func (r *refusing) Delete(_ context.Context, d api.DeleteRequest) (api.DeleteReply, error) {
-	return api.DeleteReply{}, r.answer(d.Target.Address.Key)
+	key := d.Target.Address.Key
+	reply := api.DeleteReply{Runs: []model.RunID{{2}, {1}}}
+	if strings.HasSuffix(key, "replaced") {
+		reply.Runs = append(reply.Runs, model.RunID{3})
+	}
+	if err := r.answer(key); err != nil || d.DryRun {
+		return reply, err
+	}
+	r.deleted = append(r.deleted, d.Target.Run)
+	return reply, nil
 }
 
 func items(keys ...string) (all []batch.Item) {
@@ -66,7 +96,16 @@ func TestAnswersOfExecutions(t *testing.T) {
 	}{
 		{api.BatchCancel, "fine", false, batch.Progress{Done: 1}, false},
 		{api.BatchCancel, fault.NotFound.String(), false, batch.Progress{Skipped: 1}, false},
-		{api.BatchCancel, fault.Conflict.String(), false, batch.Progress{Skipped: 1}, false},
+		{api.BatchCancel, "conflict completed", false, batch.Progress{Skipped: 1}, false},
+		{api.BatchCancel, "conflict replaced", false, batch.Progress{Skipped: 1}, false},
+		{api.BatchCancel, "conflict deleted", false, batch.Progress{Skipped: 1}, false},
+		{api.BatchCancel, "conflict", false, batch.Progress{Failed: 1}, false}, // a misused request id
+		{api.BatchRetry, "conflict", false, batch.Progress{Skipped: 1}, false},
+		{api.BatchRetry, "conflict completed", false, batch.Progress{Skipped: 1}, false},
+		{api.BatchRetry, "conflict failed", false, batch.Progress{Failed: 1}, false}, // a child does not exist
+		{api.BatchReset, "conflict replaced", false, batch.Progress{Skipped: 1}, false},
+		{api.BatchReset, "conflict completed", false, batch.Progress{Failed: 1}, false},
+		{api.BatchDelete, "conflict", false, batch.Progress{Failed: 1}, false}, // it runs again
 		{api.BatchCancel, fault.Invalid.String(), false, batch.Progress{Failed: 1}, false},
 		{api.BatchCancel, fault.Corrupt.String(), false, batch.Progress{Failed: 1}, false},
 		{api.BatchCancel, fault.Blocked.String(), false, batch.Progress{Failed: 1}, false},
@@ -88,6 +127,18 @@ func TestAnswersOfExecutions(t *testing.T) {
 
 		if got.Failed > 0 && (len(got.Errors) != 1 || got.Errors[0].Key != c.key || len(got.Errors[0].Text) > maxErrorText+10) {
 			t.Errorf("%s of %s: %+v", c.verb, c.key, got.Errors)
+		}
+	}
+}
+
+// A batch deletes the run that it has selected and the runs before it, and no run after it.
+func TestDeletesUpToTheSelectedRun(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string][]model.RunID{"fine": {{2}, {1}}, "replaced": nil} {
+		c := &refusing{}
+		w := &work{client: c, tenant: "acme", id: "b", spec: &batch.Spec{Verb: api.BatchDelete}}
+		if _, err := w.act(t.Context(), items(key), false); err != nil || !slices.Equal(c.deleted, want) {
+			t.Errorf("%s: deletes %v, %v; want %v", key, c.deleted, err, want)
 		}
 	}
 }

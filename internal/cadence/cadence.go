@@ -99,6 +99,12 @@ func Cron(line, zone string) (Cadence, error) {
 	return c, nil
 }
 
+// CheckZone returns an error if there is no such IANA zone. An empty zone is UTC.
+func CheckZone(zone string) error {
+	_, err := loadZone(zone)
+	return err
+}
+
 // loadZone finds an IANA zone.
 func loadZone(zone string) (*time.Location, error) {
 	switch {

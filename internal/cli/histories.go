@@ -71,6 +71,9 @@ func edits(texts []string) ([]api.Edit, error) {
 		if !ok || step == "" || !json.Valid([]byte(value)) {
 			return nil, fault.New(fault.Invalid, "--set is %q, must be step=JSON such as charge='{\"amount\":1}'", text)
 		}
+		if err := api.CheckText([]byte(value)); err != nil {
+			return nil, fault.New(fault.Invalid, "--set %s is not JSON: %w", step, err)
+		}
 		e := api.Edit{Step: step, Output: model.Payload{Data: []byte(value)}}
 		if n, err := strconv.ParseInt(step, 10, 64); err == nil {
 			e.Position = n

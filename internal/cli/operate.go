@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -112,8 +111,8 @@ func (o *options) input(flag, text string) (model.Payload, error) {
 	if err := json.Compact(&compact, data); err != nil {
 		return model.Payload{}, fault.New(fault.Invalid, "the value of %s is not JSON: %w", flag, err)
 	}
-	if !utf8.Valid(data) {
-		return model.Payload{}, fault.New(fault.Invalid, "the value of %s is not JSON: a text in it is not valid UTF-8", flag)
+	if err := api.CheckText(data); err != nil {
+		return model.Payload{}, fault.New(fault.Invalid, "the value of %s is not JSON: %w", flag, err)
 	}
 
 	return model.Payload{Data: compact.Bytes()}, nil
@@ -250,7 +249,8 @@ func newWorkflowResult(o *options) *cobra.Command {
 				return err
 			}
 			return o.withExecution(cmd.Context(), timeout, named, func(ctx context.Context, b api.Backend, t api.Target) error {
-				return o.await(ctx, b, t, started{Workflow: t.Address.Type, Key: t.Address.Key, Existing: true})
+				end, err := b.Await(ctx, t)
+				return o.printEnd(started{Workflow: t.Address.Type, Key: t.Address.Key, Existing: true}, end, err)
 			})
 		},
 	}
@@ -298,7 +298,10 @@ func (o *options) startRequest(workflow string, f *startFlags) (r api.StartReque
 	}
 
 	r.Address = model.Address{Tenant: o.tenant, Type: workflow, Key: key}
-	return r, nil
+	if strings.HasPrefix(workflow, model.TaskPrefix) {
+		return r, nil // the request gets the spec of a task, or is refused
+	}
+	return r, api.CheckWorkflowName(workflow)
 }
 
 func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, wait bool) error {
@@ -323,13 +326,14 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 		return err
 	}
 
-	return o.await(ctx, b, api.Target{Address: r.Address}, out)
+	// Another start of the key may follow, so wait for the run of this one.
+	end, err := api.FollowRuns(ctx, api.ClientRuns(b), api.Target{Address: r.Address, Run: reply.Run})
+	return o.printEnd(out, end, err)
 }
 
-// await waits for the end of an execution and prints its result.
-func (o *options) await(ctx context.Context, b api.Backend, t api.Target, out started) error {
+// printEnd prints how an execution has ended, or returns the error of the wait for the end.
+func (o *options) printEnd(out started, end api.Result, err error) error {
 	name := out.Workflow + "/" + out.Key
-	end, err := b.Await(ctx, t)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return err

@@ -98,6 +98,15 @@ func TestOperateBesideANode(t *testing.T) {
 	do("42", "workflow", "start", "asking", "--key", "q", "--input", "{}", "--wait")
 	do("a wait", "workflow", "start", "shop", "--key", "w1", "--input", `"wait"`, "--wait")
 
+	// A repeated start with --wait prints the result of its own run, not of a later start.
+	repeated := func(want, id string) {
+		t.Helper()
+		do(want, "workflow", "start", "shop", "--key", "again", "--input", `"`+id+`"`, "--reuse", "always", "--request-id", id, "--wait")
+	}
+	repeated(`"a one"`, "one")
+	repeated(`"a two"`, "two")
+	repeated(`"a one"`, "one")
+
 	open := func() string { return do("", "workflow", "list", "--query", `status = "open"`, "-o", "json") }
 	waiting := func() string {
 		all := open()

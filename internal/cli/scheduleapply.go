@@ -109,7 +109,7 @@ func (e *scheduleEntry) command(app string) (schedule.Command, error) {
 		Job: e.job(in),
 	}
 
-	return schedule.Command{Spec: spec, Paused: e.Paused != "", Why: e.Paused}, spec.Complete(e.Name)
+	return schedule.Command{Spec: spec, Paused: e.Paused != "", Why: e.Paused}, spec.Define(e.Name)
 }
 
 // applied is the result for one schedule.

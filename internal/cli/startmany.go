@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"time"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/api"
@@ -182,6 +181,10 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 		return r, fault.New(fault.Invalid, "the workflow is missing: name it in the line or in the command")
 	}
 
+	if err := api.CheckWorkflowName(l.Workflow); err != nil {
+		return r, err
+	}
+
 	r = base
 	if len(l.Input) == 0 {
 		l.Input = json.RawMessage("null")
@@ -190,8 +193,8 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 	if err := json.Compact(&compact, l.Input); err != nil {
 		return r, fault.New(fault.Invalid, "the input is not JSON: %w", err)
 	}
-	if !utf8.Valid(l.Input) {
-		return r, fault.New(fault.Invalid, "the input is not JSON: a text in it is not valid UTF-8")
+	if err := api.CheckText(text); err != nil {
+		return r, fault.New(fault.Invalid, "the line is not JSON: %w", err)
 	}
 
 	r.Input = model.Payload{Data: compact.Bytes()}

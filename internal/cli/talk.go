@@ -109,10 +109,26 @@ func newWorkflowUpdate(o *options) *cobra.Command {
 	cmd := o.ask("update workflow/key update", "Send an update to an execution and print the answer",
 		`  perdure workflow update cart/7 add-item --input '{"SKU": "a", "N": 2}'`,
 		func(ctx context.Context, b api.Backend, t api.Target, name string, in model.Payload) (model.Payload, error) {
+			if err := o.checkCode(ctx, b, t); err != nil {
+				return model.Payload{}, err
+			}
 			return b.Update(ctx, api.UpdateRequest{Target: t, Name: name, Input: in, RequestID: requestID})
 		})
 	cmd.Flags().StringVar(&requestID, "request-id", "", "id that makes the request safe to repeat: a repetition gets the same answer")
 	return cmd
+}
+
+// checkCode refuses an update of an open execution if no program has the file open. The engine
+// would store the update, and the code would apply it after the command has failed.
+func (o *options) checkCode(ctx context.Context, b api.Backend, t api.Target) error {
+	if !o.alone() {
+		return nil
+	}
+	d, err := b.Describe(ctx, t)
+	if err != nil || d.Outcome.Status.Closed() {
+		return err // the engine refuses an update of a closed execution
+	}
+	return fault.WithHint(fault.New(fault.Unavailable, "no program that runs the code of workflow %s has the file open", t.Address.Type), "start the program")
 }
 
 func newWorkflowQuery(o *options) *cobra.Command {

@@ -94,6 +94,7 @@ func TestTalkBesideANode(t *testing.T) {
 		{"update cart/a add --input -1", 1, "-1 is too few"},
 		{"update cart/a add --input four", 2, "not JSON"},
 		{"update cart/a add --input \"\xff\"", 2, "not valid UTF-8"},
+		{`update cart/a add --input "\ud800"`, 2, "one half of a character"},
 		{"update cart/x add --input 4", 3, "does not exist"},
 		{`query cart/a contents --input "n="`, 0, `"n=7"`},
 		{"query cart/a weight", 3, "it handles: contents"},

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -298,9 +299,11 @@ func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
 // errOursNow says that this node has acquired the shard of an execution whose end a caller awaits.
 var errOursNow = fault.New(fault.Unavailable, "this node owns the shard now")
 
-// execute sends a start, and waits for the end of the execution. If the start has begun or found an
-// open run, the owner sends only one hint, at the end of the run. Then one look finds both the
-// answer to the start and the end.
+// execute sends a start, and waits for the end of the run that the answer names. If the start has
+// begun or found an open run, the owner sends only one hint, at the end of the run. Then one look
+// finds both the answer to the start and the end. The result has no outcome if the caller must
+// follow the run: after a while, when this node acquires the shard, and when another run may
+// continue the run.
 func (k *clerk) execute(ctx context.Context, m *model.Message, tried attempt) (lane.Result, error) {
 	watched := *m
 	watched.Watches = true
@@ -312,14 +315,21 @@ func (k *clerk) execute(ctx context.Context, m *model.Message, tried attempt) (l
 		forget(k.runs, c.run, c.ends)
 	}()
 
-	if _, err := k.sendFor(ctx, c, &watched, tried); err != nil {
+	a, err := k.sendFor(ctx, c, &watched, tried)
+	if err != nil {
 		return lane.Result{}, unsure(err, tried.taken)
 	}
 	r, err := k.awaitCall(ctx, m.To, c.run.Shard, c.ends)
-	if err != nil || r.Outcome.Status.Closed() && r.Outcome.Status != model.Continued {
-		return r, err
+	// The answer to a request id of the caller may be an old one. Since then, an operator may have
+	// retried the run.
+	old := a.Existing || m.RequestID != "" && !m.Drawn
+	switch {
+	case err != nil && !errors.Is(err, errOursNow):
+		return lane.Result{}, err
+	case err != nil || old || !r.Outcome.Status.Closed() || r.Outcome.Status == model.Continued:
+		return lane.Result{Run: a.Run}, nil
 	}
-	return k.await(ctx, m.To, model.RunID{})
+	return r, nil
 }
 
 // await waits for the end of an execution that another node owns. When a run continues as new,

@@ -58,7 +58,7 @@ func TestRequeueOnce(t *testing.T) {
 			defer cancel()
 			h := newHand(e, 1, func(model.Claim) *model.TaskReport { return failureOf("never") })
 			m := submit("a", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})
-			if r, err := e.Execute(ctx, m); err != nil || r.Outcome.Status != model.Failed {
+			if r, err := e.ExecuteToEnd(ctx, m); err != nil || r.Outcome.Status != model.Failed {
 				t.Fatalf("%+v, %v", r, err)
 			}
 
@@ -249,7 +249,7 @@ func TestOldDeadTasksGo(t *testing.T) {
 
 		h := newHand(e, 10, func(model.Claim) *model.TaskReport { return failureOf("never") })
 		for _, key := range []string{"a", "b", "c"} {
-			if _, err := e.Execute(ctx, submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+			if _, err := e.ExecuteToEnd(ctx, submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -431,7 +431,7 @@ func TestOldDeadTasksGoWhileADatabaseIsAway(t *testing.T) {
 
 		h := newHand(e, 10, func(model.Claim) *model.TaskReport { return failureOf("never") })
 		for _, key := range []string{"a", "b", "c", "d"} {
-			if _, err := e.Execute(ctx, submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+			if _, err := e.ExecuteToEnd(ctx, submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second) // the sweep looks at them in this order

@@ -33,7 +33,7 @@ func TestAnswersWithoutALease(t *testing.T) {
 	stored.Committed = true
 	done := lane.Answer{Token: 1}
 	ended := lane.Answer{Token: 1, Result: &lane.Result{Outcome: model.Outcome{Status: model.Completed}}}
-	dead := lane.Answer{Token: 1, Begun: true, Err: fault.New(fault.Unavailable, "the lane has ended")}
+	dead := lane.Answer{Token: 1, Begun: true, Answer: model.Answer{Run: model.RunID{7}}, Err: fault.New(fault.Unavailable, "the lane has ended")}
 
 	for _, c := range []struct {
 		name    string
@@ -71,6 +71,9 @@ func TestAnswersWithoutALease(t *testing.T) {
 			t.Errorf("%s: moved %t, taken %t", c.name, got.Moved, got.Taken)
 		}
 		if c.moved {
+			if a, _ := got.answer(); a.Begun != c.answer.Begun || a.Begun && a.Answer.Run != c.answer.Answer.Run {
+				t.Errorf("%s: begun %t, run %s", c.name, a.Begun, a.Answer.Run)
+			}
 			continue
 		}
 		a, err := got.answer()

@@ -186,7 +186,7 @@ func testDirectRequests(t *testing.T, ahead time.Duration) {
 				ended <- err
 			}
 			go func() { await(n.Await(ctx, start(key).To, model.RunID{})) }()
-			go func() { await(n.Execute(ctx, start(key))) }()
+			go func() { await(n.ExecuteToEnd(ctx, start(key))) }()
 			synctest.Wait()
 			if _, err := n.Send(ctx, &model.Message{Kind: model.MessageTerminate, To: start(key).To}); err != nil {
 				t.Errorf("terminate: %v", err)

@@ -105,7 +105,8 @@ type told struct {
 	// Moved says that the node does not answer the request, in most cases because it does not own
 	// the shard. Taken says that the request may have been applied, so that the sender must not
 	// treat its id as fresh. Begun says that the node has started the execution, but cannot wait
-	// for its end.
+	// for its end. In that case Run is the run that it has started, unless the node has an older
+	// build.
 	Moved bool `cbor:"1,keyasint,omitempty"`
 	Taken bool `cbor:"2,keyasint,omitempty"`
 	Begun bool `cbor:"3,keyasint,omitempty"`
@@ -190,6 +191,9 @@ func (t *told) size() int {
 func (t *told) answer() (a lane.Answer, err error) {
 	a.Begun = t.Begun
 	if t.Moved {
+		if t.Begun {
+			a.Answer.Run = t.Run
+		}
 		return a, lane.ErrNotOwner
 	}
 

@@ -44,7 +44,7 @@ func (s *served) judge(a *lane.Answer) *told {
 	serving := s.inc.isServing()
 	switch {
 	case errors.Is(a.Err, lane.ErrNotOwner):
-		return &told{Moved: true, Taken: a.Token != nil, Begun: a.Begun}
+		return &told{Moved: true, Taken: a.Token != nil, Begun: a.Begun, Run: begunRun(a)}
 	case a.Result != nil: // the result is durable, whichever node is the owner
 		return nil
 	case s.kind == askQuery && !serving:
@@ -54,10 +54,19 @@ func (s *served) judge(a *lane.Answer) *told {
 	case s.kind == askQuery || s.kind == askBrief:
 		return nil
 	case !serving && !a.Committed && (a.Answer.Existing || a.Answer.Failure != nil), isEnding(a.Err):
-		return &told{Moved: true, Taken: true, Begun: a.Begun}
+		return &told{Moved: true, Taken: true, Begun: a.Begun, Run: begunRun(a)}
 	}
 
 	return nil
+}
+
+// begunRun returns the run that a start has begun although its answer is an error. It returns zero
+// if there is no such run.
+func begunRun(a *lane.Answer) model.RunID {
+	if !a.Begun {
+		return model.RunID{}
+	}
+	return a.Answer.Run
 }
 
 // isEnding reports whether an error means that the lane has ended, or cannot answer for another

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"context"
 	"time"
 
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/storeclock"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -24,3 +26,12 @@ func (e *Engine) Owns(a model.Address) bool {
 
 // WantsChanges reports whether the lanes of the node have to say what they change.
 func (e *Engine) WantsChanges() bool { return e.feed.On() }
+
+// ExecuteToEnd does an Execute, and also waits for the end of the run if Execute has not.
+func (e *Engine) ExecuteToEnd(ctx context.Context, m *model.Message) (lane.Result, error) {
+	r, err := e.Execute(ctx, m)
+	if err != nil || r.Outcome.Status.Closed() {
+		return r, err
+	}
+	return e.Await(ctx, m.To, r.Run)
+}

@@ -69,7 +69,7 @@ func TestCanceledWaitsAreForgotten(t *testing.T) {
 		for name, wait := range map[string]func(ctx context.Context) error{
 			"await": func(ctx context.Context) error { _, err := e.Await(ctx, to, model.RunID{}); return err },
 			"run": func(ctx context.Context) error {
-				_, err := e.Execute(ctx, &model.Message{Kind: model.MessageStart, To: to})
+				_, err := e.ExecuteToEnd(ctx, &model.Message{Kind: model.MessageStart, To: to})
 				return err
 			},
 			"update": func(ctx context.Context) error {

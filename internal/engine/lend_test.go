@@ -193,7 +193,7 @@ func execute(t *testing.T, e *engine.Engine, n int, spec model.TaskSpec) {
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			r, err := e.Execute(patient(t), submit(fmt.Sprint("task ", i), spec))
+			r, err := e.ExecuteToEnd(patient(t), submit(fmt.Sprint("task ", i), spec))
 			if err != nil || r.Outcome.Status != model.Completed {
 				t.Errorf("task %d: %v, %v", i, r.Outcome, err)
 			}
@@ -323,7 +323,7 @@ func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 		settle()
 		got := make(chan string, 1)
 		go func() {
-			r, err := a.Execute(patient(t), submit("beats", model.TaskSpec{Silence: 2 * time.Second, Retry: model.Retry{MaxAttempts: 2}}))
+			r, err := a.ExecuteToEnd(patient(t), submit("beats", model.TaskSpec{Silence: 2 * time.Second, Retry: model.Retry{MaxAttempts: 2}}))
 			got <- fmt.Sprint(string(r.Outcome.Output.Data), err)
 		}()
 
@@ -550,7 +550,7 @@ func TestOneTaskAfterTheOther(t *testing.T) {
 
 		began := time.Now()
 		for i := range 200 {
-			if r, err := p.owner.Execute(patient(t), submit(fmt.Sprint(i), model.TaskSpec{})); err != nil || r.Outcome.Status != model.Completed {
+			if r, err := p.owner.ExecuteToEnd(patient(t), submit(fmt.Sprint(i), model.TaskSpec{})); err != nil || r.Outcome.Status != model.Completed {
 				t.Fatalf("task %d: %v, %v", i, r.Outcome, err)
 			}
 			time.Sleep(time.Duration(i%7) * time.Millisecond)

@@ -93,7 +93,7 @@ func TestRequestsThroughTheStoreAreCheap(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() {
-				if _, err := w.nodes[0].Execute(t.Context(), start(fmt.Sprint(i))); err != nil {
+				if _, err := w.nodes[0].ExecuteToEnd(t.Context(), start(fmt.Sprint(i))); err != nil {
 					t.Error(err)
 				}
 			})
@@ -210,7 +210,7 @@ func TestRequestThatItsOwnProcessServesLater(t *testing.T) {
 			wg.Go(func() {
 				m := start(fmt.Sprint(i))
 				m.To.Type = "quick"
-				if _, err := w.nodes[0].Execute(t.Context(), m); err != nil {
+				if _, err := w.nodes[0].ExecuteToEnd(t.Context(), m); err != nil {
 					t.Error(err)
 					return
 				}

@@ -164,24 +164,26 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 	}
 }
 
-// Execute does a Send of a start, and then an Await of the execution with the key. If this node
-// owns the shard and the start begins the execution, as is usual, it asks the lane only once.
+// Execute does a Send of a start, and waits for the end of the execution if the start begins it. If
+// this node owns the shard, as is usual, it asks the lane only once. Otherwise the result has no
+// outcome, and names the run that the caller must follow. If it names no run, because an older
+// build owned the shard, the caller must wait for the last run of the execution.
 func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, error) {
 	m, fresh := withRequestID(m)
-	switch a, err := e.sendLocal(ctx, m, fresh, true); {
+	a, err := e.sendLocal(ctx, m, fresh, true)
+	switch {
 	case a.Result != nil:
 		return *a.Result, nil
 	case a.Begun: // the execution has begun, but its owner is gone
 	case errors.Is(err, lane.ErrNotOwner) && a.Token == nil && e.cfg.Store.Info().Shared:
 		return e.executeElsewhere(ctx, m, fresh)
 	case errors.Is(err, lane.ErrNotOwner) || fault.Is(err, fault.Unavailable) && ctx.Err() == nil:
-		if _, err := e.Send(ctx, m); err != nil {
-			return lane.Result{}, err
-		}
+		a, err := e.Send(ctx, m)
+		return lane.Result{Run: a.Run}, err
 	case err != nil:
 		return lane.Result{}, err
 	}
-	return e.Await(ctx, m.To, model.RunID{})
+	return lane.Result{Run: a.Answer.Run}, nil
 }
 
 // executeElsewhere does the same as Execute, for an execution that another node owns.
@@ -192,14 +194,11 @@ func (e *Engine) executeElsewhere(ctx context.Context, m *model.Message, fresh b
 		return *a.Result, nil
 	case a.Begun: // the execution has begun, but its owner is gone
 	case errors.Is(err, lane.ErrNotOwner):
-		if r, err := e.clerk.execute(ctx, m, tried); !errors.Is(err, errOursNow) {
-			return r, err
-		}
+		return e.clerk.execute(ctx, m, tried)
 	case err != nil:
 		return lane.Result{}, unsure(err, tried.taken)
 	}
-
-	return e.Await(ctx, m.To, model.RunID{})
+	return lane.Result{Run: a.Answer.Run}, nil
 }
 
 // withRequestID gives a message a request id, if sending it twice could do harm. fresh says that

@@ -87,7 +87,7 @@ func TestRequestsThatArriveAfterTheTakeover(t *testing.T) {
 			wg.Go(func() {
 				m := start(fmt.Sprint(i))
 				m.To.Type = "quick"
-				if _, err := survivor.Execute(t.Context(), m); err != nil {
+				if _, err := survivor.ExecuteToEnd(t.Context(), m); err != nil {
 					t.Error(err)
 				}
 			})

@@ -118,7 +118,7 @@ func TestTaskAlone(t *testing.T) {
 			if key == "early" {
 				m = submit(key, model.TaskSpec{})
 			}
-			r, err := e.Execute(ctx, m)
+			r, err := e.ExecuteToEnd(ctx, m)
 			if err != nil {
 				t.Fatalf("%s: %v", key, err)
 			}
@@ -148,7 +148,7 @@ func TestTaskTimesOutAndLateReportIsStale(t *testing.T) {
 		})
 
 		began := time.Now()
-		r, err := e.Execute(t.Context(), submit("slow", model.TaskSpec{ToClose: time.Minute}))
+		r, err := e.ExecuteToEnd(t.Context(), submit("slow", model.TaskSpec{ToClose: time.Minute}))
 		if err != nil || r.Outcome.Status != model.Completed {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -255,7 +255,7 @@ func BenchmarkTasks(b *testing.B) {
 			for c := range clients {
 				wg.Go(func() {
 					for i := c; i < b.N; i += clients {
-						if _, err := e.Execute(b.Context(), submit(fmt.Sprint(b.N, "-", i), model.TaskSpec{})); err != nil {
+						if _, err := e.ExecuteToEnd(b.Context(), submit(fmt.Sprint(b.N, "-", i), model.TaskSpec{})); err != nil {
 							b.Error(err)
 						}
 					}
@@ -313,7 +313,7 @@ func TestTaskOfAWorkflow(t *testing.T) {
 		})
 
 		for _, key := range []string{"a", "b"} {
-			r, err := e.Execute(t.Context(), start(key))
+			r, err := e.ExecuteToEnd(t.Context(), start(key))
 			if err != nil || r.Outcome.Status != model.Completed || string(r.Outcome.Output.Data) != `"task"` {
 				t.Errorf("%+v, %v", r, err)
 			}

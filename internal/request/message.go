@@ -37,6 +37,7 @@ func (l Limits) Start(r *api.StartRequest) (*model.Message, error) {
 	v := l.Check("start " + r.Address.Type)
 	v.Address(r.Address)
 	v.NoBatch(r.Address)
+	v.Startable(r)
 	v.Task(r)
 	v.Payload("input", r.Input)
 	v.RequestID(r.RequestID)

@@ -144,6 +144,32 @@ func (v *Validator) NoBatch(a model.Address) {
 	}
 }
 
+// Startable refuses the start of a workflow whose name no program can have. Task checks the names
+// of tasks, entities and services.
+func (v *Validator) Startable(r *api.StartRequest) {
+	if r.Task == nil && !r.Address.IsEntity() && !strings.HasPrefix(r.Address.Type, model.TaskPrefix) {
+		v.WorkflowName(r.Address.Type)
+	}
+}
+
+// WorkflowName refuses the name of a workflow that no program can have. The SDK starts schedules
+// and delayed calls, and the Flovyn protocol puts the name of a queue into the name of a workflow.
+func (v *Validator) WorkflowName(name string) {
+	switch {
+	case name == model.BatchType || name == scheduleType || name == sendType || strings.HasPrefix(name, model.FlovynPrefix):
+	default:
+		if err := api.CheckWorkflowName(name); err != nil {
+			v.problems = append(v.problems, err)
+		}
+	}
+}
+
+// Names of workflows that clients of Perdure start by themselves.
+const (
+	scheduleType = model.ReservedPrefix + "schedule"
+	sendType     = model.ReservedPrefix + "send"
+)
+
 // Payload checks the size of a payload.
 func (v *Validator) Payload(what string, p model.Payload) { v.Size(what, p.Size()) }
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -152,6 +153,9 @@ func (s *Server) admit(hc huma.Context, next func(huma.Context)) {
 	if err == nil {
 		err = checkMedia(r, op)
 	}
+	if err == nil {
+		err = checkConditions(r, op)
+	}
 	if err != nil {
 		p := problemOf(err)
 		status = p.Status
@@ -204,6 +208,21 @@ func (s *Server) identify(r *http.Request, operation string) (authn.Identity, er
 		return authn.Identity{}, fault.New(fault.Internal, "the caller %s has no tenant", who.Name)
 	}
 	return who, s.config.Authorizer.Authorize(&who, rule.Action)
+}
+
+// checkConditions refuses a change under a condition that the operation does not check. Otherwise
+// the change would take effect although the condition may not be met.
+func checkConditions(r *http.Request, op *huma.Operation) error {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	for _, name := range [...]string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"} {
+		checks := func(p *huma.Param) bool { return p.In == "header" && strings.EqualFold(p.Name, name) }
+		if len(r.Header.Values(name)) > 0 && !slices.ContainsFunc(op.Parameters, checks) {
+			return fault.New(fault.Invalid, "%s takes no %s: it does not look at versions, so nothing was changed", op.OperationID, name)
+		}
+	}
+	return nil
 }
 
 // checkMedia refuses a body that does not have the type that the operation reads. It also refuses a

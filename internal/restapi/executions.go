@@ -92,6 +92,9 @@ func (s *Server) start(ctx context.Context, who *authn.Identity, in *startInput)
 
 // startRequest returns the request that a body describes.
 func startRequest(tenant string, b *startBody, id string) (api.StartRequest, error) {
+	if err := api.CheckWorkflowName(b.Workflow); err != nil {
+		return api.StartRequest{}, err
+	}
 	r := api.StartRequest{
 		Address: model.Address{Tenant: tenant, Type: b.Workflow, Key: b.Key}, Input: payload(b.Input), Reuse: reuses[b.Reuse], RequestID: id, Labels: model.Labels(b.Labels),
 	}

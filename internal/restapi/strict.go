@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 )
 
@@ -14,12 +14,12 @@ import (
 const maxDepth = 64
 
 // strictJSON refuses JSON that is nested too deeply, that has a name twice in one object, that is
-// not UTF-8, or that is followed by something else. If a name occurs twice, the standard library
+// not Unicode, or that is followed by something else. If a name occurs twice, the standard library
 // takes the last value, but another program that reads the same request may take the first. The
-// library also replaces bytes that are not UTF-8, so the code would get another text.
+// library also replaces texts that are not Unicode, so the code would get another text.
 func strictJSON(data []byte) error {
-	if !utf8.Valid(data) {
-		return fault.New(fault.Invalid, "the body is not JSON: a text in it is not valid UTF-8")
+	if err := api.CheckText(data); err != nil {
+		return fault.New(fault.Invalid, "the body is not JSON: %w", err)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()

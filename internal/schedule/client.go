@@ -86,7 +86,7 @@ func (s Schedules) Explain(ctx context.Context, name string, err error) error {
 // schedule already has that definition. If dry is true, it only returns what it would do.
 func (s Schedules) Apply(ctx context.Context, name string, c Command, dry bool) (change string, err error) {
 	spec := *c.Spec
-	if err := spec.Complete(name); err != nil {
+	if err := spec.Define(name); err != nil {
 		return "", err
 	}
 	c.Verb, c.Spec = VerbApply, &spec

@@ -586,6 +586,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"nothing":           {func(s *Spec) { s.Every = 0 }, "cron line"},
 		"never":             {func(s *Spec) { s.Every, s.Cron = 0, "0 0 30 2 *" }, "never fires"},
 		"zone":              {func(s *Spec) { s.Every, s.Cron, s.Zone = 0, "0 0 * * *", "Mars/Base" }, "zone"},
+		"zone of interval":  {func(s *Spec) { s.Zone = "Mars/Base" }, "zone"},
 		"too often":         {func(s *Spec) { s.Every = Duration(time.Millisecond) }, "too short"},
 		"negative":          {func(s *Spec) { s.Every = -1 }, "positive"},
 		"overlap":           {func(s *Spec) { s.Overlap = "maybe" }, "overlap"},
@@ -613,9 +614,16 @@ func TestWhatIsRefused(t *testing.T) {
 	} {
 		s := hourly(Skip)
 		c.change(s)
-		if err := s.Complete("s"); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), "schedule s") {
+		if err := s.Define("s"); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), "schedule s") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+
+	// Histories may have such a definition, so the code of schedules still accepts it.
+	old := hourly(Skip)
+	old.Zone = "Mars/Base"
+	if err := old.Complete("s"); err != nil {
+		t.Errorf("an old definition: %v", err)
 	}
 
 	for _, name := range []string{"", strings.Repeat("n", 201), "a\nb", "\xff"} {

@@ -167,7 +167,20 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Complete fills in defaults and returns everything that is wrong with a definition.
+// Define does the same as Complete, and also refuses a zone that does not exist beside an interval.
+// Everything that takes definitions from people and programs uses Define.
+func (s *Spec) Define(name string) error {
+	err := s.Complete(name)
+	if err == nil && s.Every != 0 {
+		if err = cadence.CheckZone(s.Zone); err != nil {
+			err = fault.New(fault.Invalid, "schedule %s: %w", name, err)
+		}
+	}
+	return err
+}
+
+// Complete fills in defaults and returns everything that is wrong with a definition. The code of
+// schedules uses it too, during replays, so it must not refuse what it has ever accepted.
 func (s *Spec) Complete(name string) error {
 	if s.Overlap == "" {
 		s.Overlap = Skip

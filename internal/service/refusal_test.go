@@ -129,6 +129,14 @@ func TestRefusedRequests(t *testing.T) {
 			_, err := f.svc.Start(ctx, api.StartRequest{Address: order("1"), Input: big})
 			return err
 		}},
+		{"start of a name with a slash", func(ctx context.Context) error {
+			_, err := f.svc.Start(ctx, api.StartRequest{Address: model.Address{Tenant: "default", Type: "a/b", Key: "1"}})
+			return err
+		}},
+		{"run of a reserved name", func(ctx context.Context) error {
+			_, err := f.svc.Run(ctx, api.StartRequest{Address: model.Address{Tenant: "default", Type: "perdure.mine", Key: "1"}})
+			return err
+		}},
 		{"start with a big signal", func(ctx context.Context) error {
 			_, err := f.svc.Start(ctx, api.StartRequest{Address: order("1"), With: []api.Message{{Name: "ok"}, {Name: "s", Input: encoded}}})
 			return err

@@ -101,7 +101,8 @@ func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 	return api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, err
 }
 
-// Run starts an execution as Start does, and waits for its end as Await does.
+// Run starts an execution as Start does, and waits for the end of the run that Start returns and of
+// the runs that continue it.
 func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, error) {
 	m, err := s.limits.Start(&r)
 	if err != nil {
@@ -113,10 +114,11 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 	if s.flow().Bounded(r.Address.Tenant) {
 		// The service counts open executions, so it must get the answer to the start before the
 		// execution ends.
-		if _, err := s.Start(ctx, r); err != nil {
+		a, err := s.Start(ctx, r)
+		if err != nil {
 			return api.Result{}, err
 		}
-		return s.Await(ctx, api.Target{Address: r.Address})
+		return s.followRuns(ctx, api.Target{Address: r.Address, Run: a.Run})
 	}
 
 	done, err := s.admit(ctx, m)
@@ -126,13 +128,47 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 	done(false) // open executions of this tenant are not limited, so nothing is counted
 
 	ctx, span := s.tracer.Run(ctx, m)
-	end, err := s.engine.Execute(ctx, m)
+	end, err := s.execute(ctx, m)
 	if err == nil {
 		span.End(telemetry.FailureWord(end.Outcome.Failure))
 	} else {
 		span.End(failureOf(err))
 	}
-	return api.Result{Run: end.Run, Outcome: end.Outcome}, s.explainLate(ctx, m.To, err)
+	return end, err
+}
+
+// execute sends a start, and waits for the end of the run that the answer names.
+func (s *Service) execute(ctx context.Context, m *model.Message) (api.Result, error) {
+	end, err := s.engine.Execute(ctx, m)
+	switch {
+	case err != nil:
+		return api.Result{}, s.explainLate(ctx, m.To, err)
+	case end.Outcome.Status.Closed():
+		return api.Result{Run: end.Run, Outcome: end.Outcome}, nil
+	}
+	return s.followRuns(ctx, api.Target{Address: m.To, Run: end.Run})
+}
+
+// followRuns waits for the end of a run and of the runs that continue it.
+func (s *Service) followRuns(ctx context.Context, t api.Target) (api.Result, error) {
+	end, err := api.FollowRuns(ctx, ownRuns{s}, t)
+	return end, s.explainLate(ctx, t.Address, err)
+}
+
+// ownRuns reads and awaits runs whose addresses the service has checked.
+type ownRuns struct{ *Service }
+
+func (s ownRuns) Await(ctx context.Context, t api.Target) (api.Result, error) {
+	r, err := s.engine.Await(ctx, t.Address, t.Run)
+	return api.Result{Run: r.Run, Outcome: r.Outcome}, err
+}
+
+func (s ownRuns) StartOf(ctx context.Context, t api.Target) (model.Start, error) {
+	row, err := s.store.LoadExecution(ctx, s.shard(t.Address), t.Address, t.Run)
+	if err = checkRow(t, row, err); err != nil {
+		return model.Start{}, err
+	}
+	return row.Start, nil
 }
 
 // Signal sends a signal.
@@ -317,6 +353,7 @@ func (s *Service) Join(_ context.Context, w api.Worker, offer api.Offer) (api.Se
 	v.Tenant(offer.Tenant)
 	for _, name := range offer.Workflows {
 		v.Name("workflow", name)
+		v.WorkflowName(name)
 		if name == model.BatchType && !offer.BuiltIn {
 			v.Wrong("workflow %s is built in: only servers and embedded apps run it", name)
 		}

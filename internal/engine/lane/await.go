@@ -54,13 +54,17 @@ func (l *Lane) forgetWaiter(a model.Address, token any) {
 }
 
 // await handles a caller whose start has begun a run, or whose update or call was accepted: from
-// now on the caller waits for the result. If the shard moves, the caller must ask the next owner.
-func (l *Lane) await(e *entry, token any, begun bool) {
+// now on the caller waits for the result. begun is the run of a start, and zero otherwise. If the
+// shard moves, the caller must ask the next owner.
+func (l *Lane) await(e *entry, token any, begun model.RunID) {
 	w := l.waiters.find(e.address, token)
 	switch {
 	case w == nil: // the caller cancelled the wait before the commit
 	case e.shard.draining:
-		l.reply(e.address, true, Answer{Token: token, Begun: begun, Err: ErrNotOwner})
+		w.begun = begun
+		answer := w.moved(ErrNotOwner)
+		answer.Token = token
+		l.reply(e.address, true, answer)
 	default:
 		w.early, w.begun = false, begun
 	}
@@ -69,7 +73,7 @@ func (l *Lane) await(e *entry, token any, begun bool) {
 // expect lets the sender of an update or a call wait for the answer, which the code gives later.
 func (l *Lane) expect(e *entry, from *source) {
 	if from.token != nil {
-		l.await(e, from.token, false)
+		l.await(e, from.token, model.RunID{})
 		return
 	}
 	// The lane sends a hint to a node that waits. The node also looks at the store by itself, so

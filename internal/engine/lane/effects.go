@@ -79,7 +79,7 @@ func (l *Lane) run(now model.Time, b *building) {
 				l.acked.add(f.entry, f.step)
 			}
 		case effAwait:
-			l.await(f.entry, f.answer.Token, true)
+			l.await(f.entry, f.answer.Token, f.run)
 			if f.step != "" {
 				l.acked.add(f.entry, f.step)
 			}

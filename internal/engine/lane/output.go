@@ -69,8 +69,8 @@ type Answer struct {
 	// Answer is the answer to a message, Result the answer to an Await.
 	Answer model.Answer
 	Result *Result
-	// Begun says that the start of the caller has begun a run, although Err is set. The caller must
-	// ask the current owner for the end of the run.
+	// Begun says that the start of the caller has begun a run, although Err is set. The Answer
+	// names the run, and the caller must ask the current owner for the end of the run.
 	Begun bool
 	// Committed says that the lane answers after the commit of a batch, so this node still owned
 	// the shard at the commit. Otherwise the lane answers from memory.

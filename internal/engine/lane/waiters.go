@@ -28,8 +28,8 @@ type waiter struct {
 	// early says that the start or update of the waiter itself is not committed yet. So the waiter
 	// must not get the end of an earlier run.
 	early bool
-	begun bool       // its own start is committed
-	until model.Time // when the lane forgets another node; zero for a caller of this process
+	begun model.RunID // the run that its own start has begun, once that is committed; else zero
+	until model.Time  // when the lane forgets another node; zero for a caller of this process
 }
 
 // tell gives the waiter an answer. A node gets a hint instead, and looks at the store.
@@ -40,6 +40,11 @@ func (w *waiter) tell(out *Output, a model.Address, run model.RunID, answer Answ
 		return
 	}
 	out.Hints = append(out.Hints, Hint{Node: w.node, Address: a, Run: run})
+}
+
+// moved returns the answer to a waiter that must ask elsewhere for the end of a run.
+func (w *waiter) moved(err error) Answer {
+	return Answer{Begun: !w.begun.IsZero(), Answer: model.Answer{Run: w.begun}, Err: err}
 }
 
 // waiters knows which callers wait for which address. Its methods add answers to the given output.
@@ -175,7 +180,7 @@ func (ws *waiters) endRemoved(out *Output, a model.Address, err error, again boo
 		if w.early || w.reply == "" && !again {
 			return false
 		}
-		w.tell(out, a, model.RunID{}, Answer{Begun: w.begun, Err: err})
+		w.tell(out, a, model.RunID{}, w.moved(err))
 		return true
 	})
 }
@@ -193,7 +198,9 @@ func (ws *waiters) fail(out *Output, pick func(model.Address) bool, err error) {
 			case w.reply != "":
 				out.answer(Answer{Token: w.token, Err: ErrNotOwner})
 			default:
-				out.answer(Answer{Token: w.token, Begun: w.begun, Err: err})
+				answer := w.moved(err)
+				answer.Token = w.token
+				out.answer(answer)
 			}
 			return true
 		})
