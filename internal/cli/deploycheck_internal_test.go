@@ -45,7 +45,7 @@ func TestDeployCheckCountsLargeHistories(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	if err := c.tell(&options{Streams: Streams{Out: &out}}); err != nil || !strings.Contains(out.String(), "3 more were not read, because the check had read 5") {
+	if err := c.tell(&options{output: "table", Streams: Streams{Out: &out}}); err != nil || !strings.Contains(out.String(), "3 more were not read, because the check had read 5") {
 		t.Errorf("%v: %s", err, &out)
 	}
 

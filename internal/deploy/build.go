@@ -42,6 +42,7 @@ func start(ctx context.Context, command []string, log io.Writer, patience time.D
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), Env+"=1")
 	cmd.Stderr = log
+	cmd.WaitDelay = time.Second // a child of the program may keep the standard error
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -55,7 +56,8 @@ func start(ctx context.Context, command []string, log io.Writer, patience time.D
 	}
 
 	b := &Build{cmd: cmd, in: in, out: bufio.NewReader(out)}
-	// Ignore the errors: the process may already have ended. A child of it may still have its output.
+	// Ignore the errors: the process may already have ended. A child of the process may still have
+	// its output.
 	late := time.AfterFunc(patience, func() { _, _ = cmd.Process.Kill(), out.Close() })
 	err = b.hello()
 
@@ -110,6 +112,9 @@ func (b *Build) Replay(history []byte) (v Verdict, err error) {
 
 // Close ends the program.
 func (b *Build) Close() error {
-	err := b.in.Close()
-	return errors.Join(err, b.cmd.Wait())
+	err, ended := b.in.Close(), b.cmd.Wait()
+	if errors.Is(ended, exec.ErrWaitDelay) {
+		ended = nil // the program has ended well, and a child of it still runs
+	}
+	return errors.Join(err, ended)
 }

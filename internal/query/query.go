@@ -35,8 +35,8 @@ type Query struct {
 	Labels                 []model.LabelCondition
 }
 
-// Earlier reports whether the query selects only earlier runs: the status "continued" alone. Another
-// run has followed each of these.
+// Earlier reports whether the query selects only earlier runs: the status "continued" alone.
+// Another run has followed each of these.
 func (q *Query) Earlier() bool {
 	return len(q.Statuses) > 0 && !slices.ContainsFunc(q.Statuses, func(s model.Status) bool { return s != model.Continued })
 }
