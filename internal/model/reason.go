@@ -222,13 +222,13 @@ func Summary(reasons []Reason) string {
 	if len(reasons) == 0 {
 		return ""
 	}
-	text := reasons[0].String()
-	for i := range reasons[1:] {
-		if r := &reasons[1+i]; r.Code == WaitHandler {
-			text += "; " + r.String()
+	texts := []string{reasons[0].String()}
+	for _, r := range reasons[1:] {
+		if r.Code == WaitHandler {
+			texts = append(texts, r.String())
 		}
 	}
-	return text
+	return strings.Join(texts, "; ")
 }
 
 // code names the code that a run waits for.
