@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/batch"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/query"
 )
 
@@ -218,9 +219,7 @@ func infoOf(d *api.Description) Info {
 		}
 	}
 
-	if len(d.Reasons) > 0 {
-		i.Reason = d.Reasons[0].String()
-	}
+	i.Reason = model.Summary(d.Reasons)
 	for _, l := range d.Chain {
 		i.Because = append(i.Because, l.String())
 	}

@@ -109,9 +109,7 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 	}
 
 	st := state{Status: d.Outcome.Status.String(), Failure: d.Outcome.Failure}
-	if len(d.Reasons) > 0 {
-		st.Reason = d.Reasons[0].String()
-	}
+	st.Reason = model.Summary(d.Reasons)
 
 	if len(d.Outcome.Output.Data) > 0 {
 		// The caller may keep the result longer than the execution exists. The stored form may

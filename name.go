@@ -40,7 +40,11 @@ func noSlash(kind, name string) error {
 
 // checkTarget returns an error that says what is wrong with the address of another execution.
 func checkTarget(a model.Address) error {
-	if err := checkName("workflow", a.Type); err != nil {
+	kind, name := "workflow", a.Type
+	if activity, task := strings.CutPrefix(a.Type, model.TaskPrefix); task {
+		kind, name = "activity", activity
+	}
+	if err := checkName(kind, name); err != nil {
 		return err
 	}
 	if !textFits(a.Key, maxKey) {

@@ -161,9 +161,6 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 		return nil, b.o.err
 	}
 
-	if err := checkText("the name of activity", a.name, maxName-len(model.TaskPrefix)); err != nil {
-		return nil, err
-	}
 	b.o.spec, b.requests = so.spec(a.name), b.o.requestID
 	b.o.spec.Retry.Given = b.o.retry != nil
 	return b, nil

@@ -151,3 +151,26 @@ func TestPolicyOfASubmission(t *testing.T) {
 		}
 	}, work, flow)
 }
+
+// The name of an activity may have 200 bytes, also if its tasks are submitted.
+func TestSubmitAnActivityWithALongName(t *testing.T) {
+	t.Parallel()
+	long := perdure.NewActivity(strings.Repeat("n", 200), func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	outer := perdure.NewWorkflow("outer", func(ctx perdure.WorkflowCtx, n int) (int, error) {
+		x, err := long.Submit(ctx, n)
+		if err != nil {
+			return 0, err
+		}
+		return x.Result(ctx)
+	})
+	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
+		x, err := long.Submit(c, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Result(c)
+		want(t, got, err, 2)
+		got, err = outer.Run(c, 2)
+		want(t, got, err, 3)
+	}, long, outer)
+}

@@ -110,7 +110,7 @@ func (a *App) closeTasks() error {
 // joinEntities registers this process as a worker for calls of the entities and services whose code
 // it has.
 func (a *App) joinEntities(ctx context.Context, r *registry) error {
-	offer := model.EntityOffer{Name: workerName(), Tenant: a.host.tenant}
+	offer := model.EntityOffer{Name: workerName(), Tenant: a.host.tenant, Version: a.cfg.Version}
 
 	cfg := entity.Config{Types: map[string]entity.Type{}, Slots: a.cfg.MaxCalls, Logger: a.cfg.Logger, Outlet: a.host.backend}
 	if !a.cfg.Served {

@@ -161,6 +161,10 @@ func TestIDStartsOneBatch(t *testing.T) {
 	if err != nil || a.ID != b.ID {
 		t.Errorf("%s and %s, %v", a.ID, b.ID, err)
 	}
+	r.Verb = api.BatchCancel
+	if _, err := w.client.StartBatch(w.ctx, r); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), `request id "req-1" was used for another batch, `+a.ID) {
+		t.Error(err)
+	}
 	r.RequestID = ""
 	if c, err := w.client.StartBatch(w.ctx, r); err != nil || c.ID == a.ID {
 		t.Errorf("%s, %v", c.ID, err)
@@ -176,6 +180,7 @@ func TestSenselessBatches(t *testing.T) {
 		"the query is empty":           {Verb: api.BatchCancel},
 		"query, character":             {Verb: api.BatchCancel, Query: `workflow ==`},
 		"no status is left":            {Verb: api.BatchCancel, Query: `status = "failed"`},
+		"no latest run is":             {Verb: api.BatchDelete, Query: `status = "continued"`},
 		"one of Perdure itself":        {Verb: api.BatchCancel, Query: `workflow = "perdure.schedule"`},
 		"the name of the signal":       {Verb: api.BatchSignal, Query: `workflow = "a"`},
 		"has a signal and an input":    {Verb: api.BatchCancel, Query: `workflow = "a"`, Signal: "go"},

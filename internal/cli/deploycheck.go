@@ -27,6 +27,7 @@ type deployCheck struct {
 	each   int // how many histories of one workflow and version to replay at most
 	most   int // how many histories to replay at most
 	all    bool
+	large  int // a history with more bytes than this is not replayed
 
 	// post says that the check stores a replay report. name is the name of the build in that
 	// report, and source says where the report comes from. id is the request id with which the
@@ -50,7 +51,10 @@ type deployReport struct {
 	Absent   map[string]int `json:"absent"`
 	Pinned   int            `json:"pinned"`    // pinned to another version than the build
 	TooLarge int            `json:"too_large"` // too large to be replayed
-	Version  string         `json:"version"`
+	// Unread counts histories that the check did not read, because it had read many histories of
+	// the same workflow that did not belong to the sample, or were too large.
+	Unread  int    `json:"unread"`
+	Version string `json:"version"`
 	// Report is the id of the stored replay report.
 	Report string `json:"report,omitempty"`
 	// LeftOut is how many results the stored replay report has no room for.
@@ -68,7 +72,7 @@ type deployMismatch struct {
 }
 
 func newDeployCheck(o *options) *cobra.Command {
-	c := &deployCheck{seen: map[string]int{}, took: map[string]int{}, report: deployReport{Mismatches: []deployMismatch{}, Absent: map[string]int{}}}
+	c := &deployCheck{large: maxCheckedHistory, seen: map[string]int{}, took: map[string]int{}, report: deployReport{Mismatches: []deployMismatch{}, Absent: map[string]int{}}}
 	cmd := &cobra.Command{
 		Use:   "deploy-check [flags] -- program [argument...]",
 		Short: "Replay a sample of stored histories with a build before you deploy it",
@@ -154,8 +158,8 @@ var errEnough = errors.New("the sample is complete")
 
 // versionsRead bounds how many histories of a workflow the check reads: at most versionsRead *
 // deployCheck.each. The version of an execution is inside its history. So the check must read a
-// history before it knows whether the sample has enough histories of that version. The bound does
-// not count histories that are too large.
+// history before it knows whether the sample has enough histories of that version. The same is true
+// of its size.
 const versionsRead = 5
 
 // one replays the history of an execution, unless the sample has enough histories of the same
@@ -171,13 +175,15 @@ func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Buil
 		return nil
 	}
 	if c.seen[a.Type] >= versionsRead*c.each {
+		c.report.Unread++
 		return nil
 	}
-	h, err := history.Load(ctx, b, api.Target{Address: a, Run: d.Start.Run}, maxCheckedHistory)
+	h, err := history.Load(ctx, b, api.Target{Address: a, Run: d.Start.Run}, c.large)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return nil // the store removed it after the listing
-	case fault.Is(err, fault.Exhausted):
+	case errors.Is(err, history.ErrTooLarge):
+		c.seen[a.Type]++
 		c.report.TooLarge++
 		c.note(d, api.ReplayResult{Outcome: api.ReplaySkipped, Text: fmt.Sprintf("the history has more than %d MiB", maxCheckedHistory>>20)})
 		return nil
@@ -258,6 +264,9 @@ func (c *deployCheck) tell(o *options) error {
 		}
 		if r.TooLarge > 0 {
 			fmt.Fprintf(o.Out, "%d are larger than %d MiB and were not replayed.\n", r.TooLarge, maxCheckedHistory>>20)
+		}
+		if r.Unread > 0 {
+			fmt.Fprintf(o.Out, "%d more were not read, because the check had read %d histories of their workflow; --per-workflow raises that.\n", r.Unread, versionsRead*c.each)
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Absent)) {
 			fmt.Fprintf(o.Out, "The build does not have workflow %s (%d histories).\n", name, r.Absent[name])

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -29,6 +30,74 @@ func TestDefaultStoreOfTheDocs(t *testing.T) {
 			t.Errorf("%s opens %v, the command line %s", name, got, defaultStore)
 		}
 	}
+}
+
+// commandInDocs matches a command in a document: a line of its own, or a piece of text in
+// backquotes, which may continue on the next line.
+var commandInDocs = regexp.MustCompile("(?m)^(?:[ >]*|\\$ )(perdure [a-z][^\\n`]*)$|`(perdure [a-z][^`]*)`")
+
+// placeholder matches the usage of a command in place of the command itself, and lines that only a
+// shell can read. The command line gets the command completion only when it runs.
+var placeholder = regexp.MustCompile(`[][|…<>{}]|\.\.\.|, | #| &|\$\(| n$|\\$|^perdure completion `)
+
+// word matches an argument of a command. Quotes of the shell may enclose it, or a part of it.
+var word = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
+
+// Every command in the documents exists, and takes the flags and the number of arguments that the
+// document gives it. A text that only names a command needs no arguments.
+func TestCommandsOfTheDocs(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, name := range append(pages, "../../README.md", "../../CONTRIBUTING.md") {
+		if filepath.Base(name) == "cli-json.md" {
+			continue // another test reads its list of commands
+		}
+		for _, m := range commandInDocs.FindAllStringSubmatch(readDoc(t, strings.TrimPrefix(name, "../../")), -1) {
+			text := strings.Join(strings.Fields(m[1]+m[2]), " ")
+			if placeholder.MatchString(text) {
+				continue
+			}
+			checked++
+			if err := checkCommand(text); err != nil {
+				t.Errorf("%s: %s: %v", filepath.Base(name), text, err)
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("only %d commands were found", checked)
+	}
+}
+
+// checkCommand reports what is wrong with a command line.
+func checkCommand(text string) error {
+	var args []string
+	for _, w := range word.FindAllString(text, -1)[1:] {
+		args = append(args, strings.NewReplacer("'", "", `"`, "").Replace(w))
+	}
+	cmd, rest, err := newRoot(&options{}).Find(args)
+	if err != nil {
+		return err
+	}
+	if n := len(rest); n > 0 && strings.HasPrefix(rest[n-1], "--") {
+		// A text that only names a flag does not say its value.
+		if f := cmd.Flags().Lookup(rest[n-1][2:]); f != nil || cmd.InheritedFlags().Lookup(rest[n-1][2:]) != nil {
+			rest = rest[:n-1]
+		}
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	if rest = cmd.Flags().Args(); len(rest) == 0 {
+		return nil
+	}
+	if cmd.HasSubCommands() && cmd.Args == nil {
+		return fmt.Errorf("%s has no command %s", cmd.CommandPath(), rest[0])
+	}
+	return cmd.ValidateArgs(rest)
 }
 
 // docs/cli.md and the help list every exit code.

@@ -33,7 +33,9 @@ func newPromiseList(o *options) *cobra.Command {
 		Use: "list", Short: "List the promises that executions wait for, newest executions first", Args: cobra.NoArgs,
 		Long: `List the promises that executions wait for, newest executions first.
 
-The command looks through the open executions that the flags select, at most 20,000 of them, and says so if there are more. An execution that waits for more than 16 things names 16 of them. A promise that was settled before its execution awaits it is not listed.`,
+The command looks through the open executions that the flags select, at most 20,000 of them, and says so if there are more. An execution that waits for more than 16 things names 16 of them. A promise that was settled before its execution awaits it is not listed.
+
+The command asks the processes what their executions wait for. If a process does not answer, its executions are listed when they have left memory, IdleAfter (5 s) after they began to wait.`,
 		Example: "  perdure promise list\n  perdure promise list --workflow order --since 24h -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := f.request(o.tenant)
@@ -55,6 +57,7 @@ The command looks through the open executions that the flags select, at most 20,
 // listPromises prints the promises that the selected executions wait for.
 func (o *options) listPromises(ctx context.Context, b api.Backend, r api.ListRequest, limit int) error {
 	found, more := []promiseShape{}, false
+	r.Explain = true // an execution in memory has not stored what it waits for
 	seen, err := scan(ctx, b, r, func(d *api.Description) (over bool) {
 		for _, why := range d.Reasons {
 			if why.Code != model.WaitPromise {

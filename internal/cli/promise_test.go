@@ -77,3 +77,29 @@ func TestPromiseList(t *testing.T) {
 		t.Errorf("of a query that selects nothing: %+v", found)
 	}
 }
+
+// The command also lists the promises of executions that are in the memory of a process.
+func TestPromiseListOfExecutionsInMemory(t *testing.T) {
+	t.Parallel()
+	file := "file:" + filepath.Join(t.TempDir(), "app.db")
+	app, err := embedded.Config{IdleAfter: 24 * time.Hour}.Open(t.Context(), file, asking)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	if _, err := asking.Start(app.With(t.Context()), perdure.Void{}, perdure.RawKey("a-1")); err != nil {
+		t.Fatal(err)
+	}
+
+	var out bytes.Buffer
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(out.String(), "asking/a-1"); out.Reset() {
+		if time.Now().After(deadline) {
+			t.Fatalf("promise list has no promise of the execution: %s", &out)
+		}
+		cli.Main(t.Context(), []string{"promise", "list", "--store", file}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		if strings.Contains(out.String(), "asking/a-1") {
+			break
+		}
+		time.Sleep(time.Millisecond) // until its worker has reported it
+	}
+}

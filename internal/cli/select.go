@@ -92,7 +92,7 @@ func (f *listFlags) request(tenant string) (api.ListRequest, error) {
 	}
 	q, err := query.Parse(text, time.Now())
 	r := q.Request(tenant)
-	r.AllRuns, r.Limit = f.all, 500
+	r.AllRuns, r.Limit = r.AllRuns || f.all, 500
 	return r, err
 }
 

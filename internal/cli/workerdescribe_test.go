@@ -93,6 +93,16 @@ func TestWorkerDescribeLive(t *testing.T) { //nolint:paralleltest // it sets the
 		return w
 	}
 
+	// The doctor finds one version, because all code of a process has the version of its program.
+	oneVersion := func(version string, where ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		Main(t.Context(), append([]string{"doctor"}, where...), Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		if !strings.Contains(out.String(), "all workers have version "+version+" (2)") {
+			t.Errorf("the doctor finds:\n%s", &out)
+		}
+	}
+
 	s := startServe(t, "--store", "memory:", "--listen", "127.0.0.1:0", "--admin-key-file", writeFile(t, dir, "admin", serveKey))
 	app, err := perdure.Dialer{Token: serveKey, Version: "v7"}.Dial(t.Context(), "grpc://"+s.address, greet, mail)
 	if err != nil {
@@ -110,6 +120,7 @@ func TestWorkerDescribeLive(t *testing.T) { //nolint:paralleltest // it sets the
 	if w.Worker != sessions[0].Session || w.Version != "v7" || w.State != "connected" || w.Holds == nil || w.Tenant != "default" || w.Slots == 0 || !slices.Equal(w.Workflows, []string{"greet"}) || !slices.Contains(w.Queues, "post") {
 		t.Errorf("the session is %+v", w)
 	}
+	oneVersion("v7", "--server", "grpc://"+s.address)
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -135,4 +146,5 @@ func TestWorkerDescribeLive(t *testing.T) { //nolint:paralleltest // it sets the
 	if w.Version != "v3" || w.Since == "" || w.State != "serves" || w.Holds != nil || !slices.Contains(w.Workflows, "greet") || !slices.Equal(w.Activities, []string{"mail"}) {
 		t.Errorf("the process is %+v", w)
 	}
+	oneVersion("v3", "--store", file)
 }

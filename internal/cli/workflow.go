@@ -95,9 +95,7 @@ func summarise(d *api.Description) summary {
 		Started: d.Start.At.String(), at: d.Start.At,
 	}
 
-	if len(d.Reasons) > 0 {
-		s.Reason = d.Reasons[0].String()
-	}
+	s.Reason = model.Summary(d.Reasons)
 	if f := d.Outcome.Failure; f != nil {
 		s.Reason = f.Message
 	}

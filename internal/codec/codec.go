@@ -231,6 +231,16 @@ func unknownEncoding(encoding string) error {
 	return fault.New(fault.Blocked, "it is encoded as %q, which this app does not know: add it to the payload settings, or open the execution with a build that has it", encoding)
 }
 
+// unknownTransform returns the error for an encoding whose last transform the settings do not have.
+func unknownTransform(encoding, name string) error {
+	if name == payload.Offload(nil, 0).Name() {
+		return fault.New(fault.Blocked, "its content is in a blob store (it is encoded as %q), and the payload settings of this app have no payload.Offload: "+
+			"open the app with payload.Offload and that blob store again, as the last transform of Chain or in OldChain", encoding)
+	}
+	return fault.New(fault.Blocked, "it is encoded as %q, and the payload settings of this app have no transform %q: "+
+		"add it to OldChain, or open the execution with a build that has it", encoding, name)
+}
+
 // Seal transforms an encoded value for the store.
 func (c *Codec) Seal(ctx context.Context, plain model.Payload) (model.Payload, error) {
 	name := c.format.Name()
@@ -303,7 +313,7 @@ func (c *Codec) Open(ctx context.Context, p model.Payload) (model.Payload, error
 		last := len(names) - 1
 		t := c.transforms[names[last]]
 		if t == nil {
-			return model.Payload{}, unknownEncoding(form)
+			return model.Payload{}, unknownTransform(form, names[last])
 		}
 		names = names[:last]
 		var err error

@@ -201,7 +201,8 @@ func TestWhyItCannotBeRead(t *testing.T) {
 		kind fault.Kind
 		want string
 	}{
-		"unknown transform": {payload.Codec{}, p, fault.Blocked, `"json+aes-gcm", which this app does not know`},
+		"unknown transform": {payload.Codec{}, p, fault.Blocked, `"json+aes-gcm", and the payload settings of this app have no transform "aes-gcm": add it to OldChain`},
+		"no offload":        {payload.Codec{}, model.Payload{Encoding: "json+zstd+blob"}, fault.Blocked, `open the app with payload.Offload and that blob store again`},
 		"unknown format":    {payload.Codec{}, model.Payload{Encoding: "proto", Data: []byte{1}}, fault.Blocked, `"proto", which`},
 		"removed key":       {payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys(t, "k2"))}}, p, fault.Blocked, `key "k1": the key is not in the keyring`},
 		"away":              {away, model.Payload{Encoding: "json+broken"}, fault.Unavailable, "connection refused"},

@@ -71,7 +71,9 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued %d times, not %d, and the last requeue was undone: requeue it again", o.Ref, dead.Count, o.Count))
 		return x, d
 	case dead.hasChanged(o) && o.Input != nil:
-		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, dead.Body.Requeued.Run))
+		// The dead task does not say with which input it was requeued.
+		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued before, as run %s, so it is not requeued with this input: look at the input of that run; "+
+			"when that run has ended, the task may be requeued again", o.Ref, dead.Body.Requeued.Run))
 		return x, d
 	case dead.hasChanged(o):
 		d.Answer = model.Answer{Run: dead.Body.Requeued.Run, Existing: true}

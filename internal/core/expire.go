@@ -63,18 +63,22 @@ func (n *Entity) clearState() {
 	n.Row.State, n.Row.Exists, n.Row.Created, n.Row.Expires, n.Row.Log = model.Payload{}, false, 0, 0, nil
 }
 
-// log adds operations to the log of the entity, if the entity keeps one. The log disappears
-// together with the state.
+// log adds operations to the log of the entity, if the entity keeps one. It leaves out calls that
+// the worker could not run. The log disappears together with the state.
 func (n *Entity) log(made []*Item, r *model.Operated, now model.Time) {
 	if len(made) == 0 || made[0].hand == nil || made[0].hand.Log == 0 {
 		return
 	}
 	h := made[0].hand
-	more := make([]model.OperationRecord, len(made))
+	more := make([]model.OperationRecord, 0, len(made))
 	for i, it := range made {
-		more[i] = model.RecordOf(it.Message, r.Results[i].Failure, now, h.LogInputs)
+		if !r.Results[i].Unmade {
+			more = append(more, model.RecordOf(it.Message, r.Results[i].Failure, now, h.LogInputs))
+		}
 	}
-	n.Row.Log = model.AppendLog(n.Row.Log, more, h.Log)
+	if len(more) > 0 {
+		n.Row.Log = model.AppendLog(n.Row.Log, more, h.Log)
+	}
 }
 
 // sameLog reports whether two logs are the same memory. That is enough, because logs are never

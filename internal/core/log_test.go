@@ -84,6 +84,18 @@ func TestOperationLog(t *testing.T) {
 	}
 }
 
+// The log has only operations that ran. A call that the worker could not run is not in the log, and
+// does not write the row.
+func TestLogWithoutCallsThatDidNotRun(t *testing.T) {
+	t.Parallel()
+	y := &diary{T: t, n: core.NewEntity(model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}, nil, nil), hand: core.HandOver{Log: 3}}
+	y.operate("a", model.Operated{Results: make([]model.OperationResult, 1), Changed: true, Exists: true, State: model.Payload{Data: []byte("1")}})
+	d := y.operate("unknown", model.Operated{Results: []model.OperationResult{{Failure: &model.Failure{Message: "there is no such operation"}, Unmade: true}}})
+	if got := strings.Join(y.names(), ", "); got != "a at 1" || d.Entity != nil {
+		t.Errorf("the log has %s, and the row is written: %t", got, d.Entity != nil)
+	}
+}
+
 // A log is bounded in number and in bytes.
 func TestLogBounds(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ func (n *Entity) manage(d *Decision, m *model.Message) {
 	if m.Name == model.MailboxList {
 		after, ok := model.ParseMailboxMark(m.ID)
 		if !ok {
-			d.refuse(fault.Invalid, fmt.Sprintf("%q is not a cursor of the mailbox of %s", m.ID, m.To))
+			d.refuse(fault.Invalid, fmt.Sprintf("%q is not a cursor of the mailbox of %s: list the mailbox from its beginning", m.ID, m.To))
 			return
 		}
 		d.Answer.Output = n.calls(after).Encode()
@@ -36,11 +36,11 @@ func (n *Entity) manage(d *Decision, m *model.Message) {
 	case m.Name != model.MailboxShow && m.Name != model.MailboxSkip && m.Name != model.MailboxDrop:
 		d.refuse(fault.Invalid, unknownOrder(m))
 	case it == nil:
-		d.refuse(fault.NotFound, fmt.Sprintf("no call %s waits for %s: it may have been made", m.ID, m.To))
+		d.refuse(fault.NotFound, fmt.Sprintf("no call %s waits for %s: it has run, or an operator has dropped or skipped it, and a skip changes the id; list the mailbox again", m.ID, m.To))
 	case m.Name == model.MailboxShow:
 		d.Answer.Output = n.showItem(it).Encode()
 	case it.made:
-		d.refuse(fault.Conflict, fmt.Sprintf("call %s of %s runs, or is about to: it cannot be taken back", m.ID, m.To))
+		d.refuse(fault.Conflict, fmt.Sprintf("a worker has call %s of %s already, so it can be neither skipped nor dropped: wait for its end, or interrupt it", m.ID, m.To))
 	case it.Message.Kind == model.MessageLock:
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is the request of a lock by %s: cancel that execution, or release the lock", m.ID, it.Message.From.Address))
 	case m.Name == model.MailboxSkip:

@@ -128,7 +128,11 @@ func unfitText(m *model.Message) string {
 // store may refuse a row with control characters. That would stop the run or the entity that sends
 // the message.
 func unfitAddress(a model.Address) string {
-	if why := unfit("a type", a.Type, maxName); why != "" {
+	most := maxName
+	if strings.HasPrefix(a.Type, model.TaskPrefix) {
+		most += len(model.TaskPrefix)
+	}
+	if why := unfit("a type", a.Type, most); why != "" {
 		return why
 	}
 	return unfit("a key", a.Key, maxKey)

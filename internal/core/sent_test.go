@@ -105,6 +105,13 @@ func TestEveryFieldOfASentMessage(t *testing.T) {
 	}
 }
 
+// longTask makes a message the start of a task whose activity has a name of n bytes.
+func longTask(m *model.Message, n int) {
+	fill(m, "Task")
+	m.Task.Kind = strings.Repeat("x", n)
+	m.To.Type = model.TaskPrefix + m.Task.Kind
+}
+
 // The core refuses a message with a value that cannot be stored, or that the code of the engine
 // does not expect. This is the same for every kind of sender.
 func TestValuesOfSentMessages(t *testing.T) {
@@ -132,6 +139,8 @@ func TestValuesOfSentMessages(t *testing.T) {
 		"a type that is empty":      {func(m *model.Message) { m.To.Type = "" }, "a type that is empty"},
 		"a key that is empty":       {func(m *model.Message) { m.To.Key = "" }, "a key that is empty"},
 		"a long type":               {func(m *model.Message) { m.To.Type = strings.Repeat("x", 201) }, "a type of 201 bytes"},
+		"the task of a long name":   {func(m *model.Message) { longTask(m, 200) }, ""},
+		"the task of a longer name": {func(m *model.Message) { longTask(m, 201) }, "a type of 206 bytes"},
 		"a long key":                {func(m *model.Message) { m.To.Key = strings.Repeat("x", 513) }, "a key of 513 bytes"},
 		"a key with a NUL":          {func(m *model.Message) { m.To.Key = "a\x00" }, "a control character"},
 		"a key that is not UTF-8":   {func(m *model.Message) { m.To.Key = "\xff" }, "not valid UTF-8"},

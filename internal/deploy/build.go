@@ -34,9 +34,15 @@ type Build struct {
 
 // Start runs a program and waits for its greeting. Its standard error goes to log.
 func Start(ctx context.Context, command []string, log io.Writer) (*Build, error) {
+	return start(ctx, command, log, helloTimeout)
+}
+
+// start is Start with another time for the greeting.
+func start(ctx context.Context, command []string, log io.Writer, patience time.Duration) (*Build, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), Env+"=1")
 	cmd.Stderr = log
+	cmd.WaitDelay = time.Second // a child of the program may keep the standard error
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -50,14 +56,20 @@ func Start(ctx context.Context, command []string, log io.Writer) (*Build, error)
 	}
 
 	b := &Build{cmd: cmd, in: in, out: bufio.NewReader(out)}
-	// Ignore the error: the process may already have ended.
-	late := time.AfterFunc(helloTimeout, func() { _ = cmd.Process.Kill() })
-	defer late.Stop()
-	if err := b.hello(); err != nil {
+	// Ignore the errors: the process may already have ended. A child of the process may still have
+	// its output.
+	late := time.AfterFunc(patience, func() { _, _ = cmd.Process.Kill(), out.Close() })
+	err = b.hello()
+
+	if inTime := late.Stop(); err != nil || !inTime {
 		_ = cmd.Process.Kill() // the caller gets the reason; how the process ends does not matter
 		_ = cmd.Wait()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil, fmt.Errorf("wait for the greeting of %s: %w", command[0], context.Cause(ctx))
+		case !inTime:
+			return nil, fault.New(fault.Invalid, "%s does not answer within %s: it is not a program of Perdure, or does something else first; "+
+				"call embedded.AnswerDeployCheck first in its main function", command[0], patience)
 		}
 		return nil, fault.New(fault.Invalid, "%s does not answer: call embedded.AnswerDeployCheck first in its main function (%w)", command[0], err)
 	}
@@ -74,7 +86,7 @@ func (b *Build) hello() error {
 			return json.Unmarshal([]byte(text), &b.Version)
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return fmt.Errorf("the program ended: %w", err)
+			return fmt.Errorf("the program has ended, or has closed its output: %w", err)
 		}
 	}
 	return fmt.Errorf("the program printed %d bytes and no greeting", read)
@@ -100,6 +112,9 @@ func (b *Build) Replay(history []byte) (v Verdict, err error) {
 
 // Close ends the program.
 func (b *Build) Close() error {
-	err := b.in.Close()
-	return errors.Join(err, b.cmd.Wait())
+	err, ended := b.in.Close(), b.cmd.Wait()
+	if errors.Is(ended, exec.ErrWaitDelay) {
+		ended = nil // the program has ended well, and a child of it still runs
+	}
+	return errors.Join(err, ended)
 }

@@ -342,6 +342,8 @@ func TestSettingsMayChange(t *testing.T) {
 			wantError(t, "another input", err, perdure.ErrConflict, "wf", "k")
 			got, err := kid.Run(caller(t, app), newParcel(0), perdure.RawKey("one"))
 			equal(t, "a repeated run", got, err, newParcel(0))
+			got, err = kid.Run(caller(t, app), newParcel(1), perdure.RawKey("two"), perdure.RequestID("two"))
+			equal(t, "a repeated run with its request id", got, err, newParcel(1))
 
 			eventually(t, "the work is done", func() bool {
 				info, _ := app.Executions().Describe(t.Context(), x)
@@ -406,7 +408,7 @@ func TestRemovedKeyBlocks(t *testing.T) {
 		}
 
 		app = with(payload.Codec{})
-		reason(t, app, x, `"json+aes-gcm", which this app does not know`)
+		reason(t, app, x, `"json+aes-gcm", and the payload settings of this app have no transform "aes-gcm"`)
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ func (e *Engine) collectServed() []store.Served {
 			continue
 		}
 		for i := range s.offer.Types {
-			all = append(all, store.Served{Tenant: s.offer.Tenant, Workflow: s.offer.Types[i].Type})
+			all = append(all, store.Served{Tenant: s.offer.Tenant, Workflow: s.offer.Types[i].Type, Version: s.offer.Version})
 		}
 	}
 

@@ -49,9 +49,9 @@ func TestServedFollowsTheWorkers(t *testing.T) {
 	expect("a worker of workflows", workflow)
 
 	entities := e.entityWorkers.add(func(id lane.WorkerID) *EntitySession {
-		return &EntitySession{eng: e, id: id, offer: model.EntityOffer{Tenant: "t", Types: []model.EntityType{{Type: "account"}}}}
+		return &EntitySession{eng: e, id: id, offer: model.EntityOffer{Tenant: "t", Version: "v1", Types: []model.EntityType{{Type: "account"}}}}
 	})
-	expect("a worker of entities", store.Served{Tenant: "t", Workflow: "account"}, workflow)
+	expect("a worker of entities", store.Served{Tenant: "t", Workflow: "account", Version: "v1"}, workflow)
 	e.entityWorkers.remove(entities.id)
 	expect("the worker of entities left", workflow)
 

@@ -200,15 +200,16 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, m
 func (h *handover) lateFailure(c *Call, limit time.Duration) *model.Failure {
 	left := "and has changed nothing"
 	if h.code.State == nil {
-		left = "and may have done its work or not" // the worker does not know what an RPC has done
+		// The worker does not know what an RPC has done.
+		left = "and may have done its work or a part of it; check before you call it again"
 	}
 	if h.time.cause() == ErrInterrupted { //nolint:errorlint // it is not wrapped
 		return &model.Failure{
 			Kind: model.FailureInterrupted, Permanent: true,
-			Message: fmt.Sprintf("%s of %s/%s was interrupted by an operator, %s", c.Name, h.name, h.o.Entity.Key, left),
+			Message: fmt.Sprintf("%s of %s/%s was interrupted by an operator %s", c.Name, h.name, h.o.Entity.Key, left),
 		}
 	}
-	return replay.FailureOf(fault.New(fault.Timeout, "%s of %s/%s has exceeded its time limit of %s, %s", c.Name, h.name, h.o.Entity.Key, limit, left))
+	return replay.FailureOf(fault.New(fault.Timeout, "%s of %s/%s has exceeded its time limit of %s (OperationTimeout) %s", c.Name, h.name, h.o.Entity.Key, limit, left))
 }
 
 // leave ends the hand-over while the code of a call still runs. The earlier calls keep their

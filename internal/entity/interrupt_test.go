@@ -96,7 +96,7 @@ func TestInterruptWithoutLimit(t *testing.T) {
 		w.Interrupt(model.Interruption{Entity: one, Generation: 7, Call: model.AnyCall})
 		<-s.arrived
 		f := s.results()[0].Results[0].Failure
-		if !errors.Is(cause, entity.ErrInterrupted) || f == nil || f.Kind != model.FailureInterrupted || !strings.Contains(f.Message, "done its work or not") {
+		if !errors.Is(cause, entity.ErrInterrupted) || f == nil || f.Kind != model.FailureInterrupted || !strings.Contains(f.Message, "done its work or a part of it") {
 			t.Errorf("cause %v, failure %+v", cause, f)
 		}
 		if err := w.Close(t.Context()); err != nil {

@@ -187,7 +187,7 @@ func (q *flowQueue) poll(ctx context.Context, worker string, wait time.Duration)
 	}
 	if len(q.polls) >= maxPolls {
 		q.mu.Unlock()
-		return nil, fault.New(fault.Exhausted, "%d calls wait for work of queue %s already", maxPolls, q.at.queue)
+		return nil, fault.New(fault.Exhausted, "poll queue %s: %d polls wait for its work already, which is the maximum; poll again later, or connect fewer workers", q.at.queue, maxPolls)
 	}
 	q.polls = append(q.polls, p)
 	q.mu.Unlock()
@@ -440,7 +440,8 @@ func (r *run) overlong(most int64) *model.Failure {
 	}
 	return &model.Failure{
 		Kind: fault.Exhausted.String(), Type: model.FailureHistory, Permanent: true,
-		Message: fmt.Sprintf("workers of Flovyn workflows cannot continue this: its event log has %d bytes, and they read at most %d", r.journal.bytes, most),
+		Message: fmt.Sprintf("the event log of the execution has %d bytes, and workers of Flovyn workflows read at most %d, so they cannot continue it; "+
+			"start it again with a workflow that stores less, for example references instead of contents", r.journal.bytes, most),
 	}
 }
 

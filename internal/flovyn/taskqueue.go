@@ -120,7 +120,7 @@ func (q *taskQueue) poll(ctx context.Context, worker string, wait time.Duration)
 	}
 	if len(q.polls) >= maxPolls {
 		q.mu.Unlock()
-		return nil, fault.New(fault.Exhausted, "%d calls wait for tasks of queue %s already", maxPolls, q.at.queue)
+		return nil, fault.New(fault.Exhausted, "poll queue %s: %d polls wait for its tasks already, which is the maximum; poll again later, or connect fewer workers", q.at.queue, maxPolls)
 	}
 	p := &taskPoll{worker: worker, client: clientOf(ctx), got: make(chan *heldTask, 1)}
 	q.polls = append(q.polls, p)

@@ -169,7 +169,7 @@ func TestLogsThatClientsCannotRead(t *testing.T) {
 	for !strings.Contains(r.types(id), "WORKFLOW_EXECUTION_FAILED") {
 		time.Sleep(time.Millisecond)
 	}
-	if got := r.event(id, "WORKFLOW_EXECUTION_FAILED"); !strings.Contains(got["error"].(string), "they read at most 65536") || got["failureType"] != model.FailureHistory {
+	if got := r.event(id, "WORKFLOW_EXECUTION_FAILED"); !strings.Contains(got["error"].(string), "read at most 65536") || got["failureType"] != model.FailureHistory {
 		t.Errorf("the run failed with %v", got)
 	}
 	r.nothing()

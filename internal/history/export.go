@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/perdure/perdure/internal/api"
@@ -27,7 +28,10 @@ func Export(ctx context.Context, b api.Client, t api.Target, w io.Writer) error 
 	return out.End(&end)
 }
 
-// Load reads the history of a run into memory. It returns an error if the history has more than
+// ErrTooLarge says that a history has more bytes than Load may read.
+var ErrTooLarge = errors.New("the history is too large")
+
+// Load reads the history of a run into memory. It returns ErrTooLarge if the history has more than
 // most bytes.
 func Load(ctx context.Context, b api.Client, t api.Target, most int) (*model.History, error) {
 	d, err := b.Describe(ctx, t)
@@ -39,7 +43,7 @@ func Load(ctx context.Context, b api.Client, t api.Target, most int) (*model.His
 
 	h.Outcome, err = read(ctx, b, &d.Start, func(e *model.Event) error {
 		if size += e.Size(); size > most {
-			return fault.New(fault.Exhausted, "the history of %s has more than %d bytes", d.Start.Run, most)
+			return fault.New(fault.Exhausted, "%s has more than %d bytes: %w", d.Start.Run, most, ErrTooLarge)
 		}
 		h.Events = append(h.Events, *e)
 		return nil

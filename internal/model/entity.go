@@ -134,6 +134,8 @@ type EntityOffer struct {
 	Name   string // for operators
 	Tenant string // tenant of the entities
 	Types  []EntityType
+	// Version is the version of the program of the worker, for operators. Empty if it has none.
+	Version string
 	// Slots is how many hand-overs of calls the worker takes at a time; 0 for any number.
 	Slots int
 	// Held are the entities whose calls the worker still makes for an owner that has lost the

@@ -216,6 +216,21 @@ func (r Reason) String() string {
 	return strconv.Quote(string(r.Code))
 }
 
+// Summary returns what summaries of an execution say: the main reason, which comes first, and the
+// updates that its code does not handle yet. It returns an empty text if there is no reason.
+func Summary(reasons []Reason) string {
+	if len(reasons) == 0 {
+		return ""
+	}
+	texts := []string{reasons[0].String()}
+	for _, r := range reasons[1:] {
+		if r.Code == WaitHandler {
+			texts = append(texts, r.String())
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
 // code names the code that a run waits for.
 func (r *Reason) code() string {
 	if r.Detail != "" {

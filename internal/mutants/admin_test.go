@@ -145,8 +145,8 @@ var admin = []mutant{
 	{
 		name:  "a token with a name twice is accepted",
 		file:  "internal/authn/jwt/jwt.go",
-		old:   "		if err != nil || names[name] {\n",
-		new:   "		if err != nil {\n",
+		old:   "		if names[name] {\n",
+		new:   "		if names[name] && err != nil {\n",
 		tests: [][]string{{"./internal/authn/jwt", "-run", "TestHostileTokens$"}},
 	},
 	{

@@ -35,10 +35,17 @@ type Query struct {
 	Labels                 []model.LabelCondition
 }
 
+// Earlier reports whether the query selects only earlier runs: the status "continued" alone.
+// Another run has followed each of these.
+func (q *Query) Earlier() bool {
+	return len(q.Statuses) > 0 && !slices.ContainsFunc(q.Statuses, func(s model.Status) bool { return s != model.Continued })
+}
+
 // Request returns the request that lists what the query selects among the executions of a tenant.
+// That is the latest run of each execution, unless the query selects only earlier runs.
 func (q *Query) Request(tenant string) api.ListRequest {
 	return api.ListRequest{
-		Tenant: tenant, Workflows: q.Workflows, Key: q.Key, KeyPrefix: q.KeyPrefix, Statuses: q.Statuses, Reasons: q.Reasons,
+		Tenant: tenant, AllRuns: q.Earlier(), Workflows: q.Workflows, Key: q.Key, KeyPrefix: q.KeyPrefix, Statuses: q.Statuses, Reasons: q.Reasons,
 		StartedFrom: q.StartedFrom, StartedTo: q.StartedTo, ClosedFrom: q.ClosedFrom, ClosedTo: q.ClosedTo, Labels: q.Labels,
 	}
 }

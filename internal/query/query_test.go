@@ -99,6 +99,21 @@ func checkAgain(t fataler, q *query.Query) {
 	}
 }
 
+// A list has the latest run of each execution. No latest run has the status "continued", so a query
+// for this status alone lists earlier runs.
+func TestEarlierRuns(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"": false, `status = "closed"`: false, `status != "completed"`: false, `status in ("failed", "continued")`: false,
+		`status = "continued"`: true, `status = "closed" and status = "continued" and workflow = "a"`: true,
+	} {
+		q, err := query.Parse(text, now)
+		if got := q.Request("t").AllRuns; err != nil || got != want || q.Earlier() != want {
+			t.Errorf("%s: all runs %t, %v; want %t", text, got, err, want)
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 

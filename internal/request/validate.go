@@ -120,7 +120,11 @@ func (v *Validator) Tenant(name string) {
 // Address checks the address of an execution or entity.
 func (v *Validator) Address(a model.Address) {
 	v.Tenant(a.Tenant)
-	v.Text("the name of the workflow", a.Type, v.limits.Name)
+	if kind, task := strings.CutPrefix(a.Type, model.TaskPrefix); task {
+		v.Text("the name of the activity", kind, v.limits.Name)
+	} else {
+		v.Text("the name of the workflow", a.Type, v.limits.Name)
+	}
 	v.Text("the key", a.Key, v.limits.Key)
 }
 

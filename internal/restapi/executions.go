@@ -150,7 +150,7 @@ func (q *SelectQuery) request(tenant string) (api.ListRequest, error) {
 		return api.ListRequest{}, err
 	}
 	r := parsed.Request(tenant)
-	r.AllRuns = q.AllRuns
+	r.AllRuns = r.AllRuns || q.AllRuns
 	return r, nil
 }
 
@@ -181,9 +181,7 @@ func executionOf(d *api.Description) Execution {
 		Workflow: d.Start.Address.Type, Key: d.Start.Address.Key, Run: d.Start.Run.String(), Status: d.Outcome.Status.String(), Started: at(d.Start.At),
 		Labels: labels(d.Labels), Begins: at(d.Start.Begins), Expires: at(d.Start.Expires), Attempt: d.Start.Attempt, Version: d.Version,
 	}
-	if len(d.Reasons) > 0 {
-		e.Reason = d.Reasons[0].String()
-	}
+	e.Reason = model.Summary(d.Reasons)
 	if f := d.Outcome.Failure; f != nil {
 		e.Reason = f.Message
 	}

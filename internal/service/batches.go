@@ -93,7 +93,7 @@ func (s *Service) checkBatch(r *api.BatchRequest) (selection query.Query, err er
 	switch {
 	case r.ID != "":
 	case r.RequestID != "":
-		r.ID = hex.EncodeToString(digestOf("batch", r.RequestID))
+		r.ID = idOfBatch(r.RequestID)
 	default:
 		r.ID = uuid.Must(uuid.NewV7()).String()
 	}
@@ -117,6 +117,9 @@ func (s *Service) checkBatch(r *api.BatchRequest) (selection query.Query, err er
 	narrowed, _ := batch.Narrow(r.Verb, r.Query)
 	if selection, err = query.Parse(narrowed, time.Now()); err != nil {
 		return selection, err
+	}
+	if selection.Earlier() {
+		return selection, fault.New(fault.Invalid, `batch: a batch acts on the latest run of each execution, and no latest run is "continued": select another status`)
 	}
 	for _, name := range selection.Workflows {
 		if model.IsBuiltIn(name) {
@@ -173,6 +176,9 @@ func digestOfBatch(r *api.BatchRequest) []byte {
 	return digestOf("batch", r.Verb, r.Query, r.Reason, r.Signal, input, r.Before, strconv.FormatInt(r.After, 10), strconv.FormatBool(r.Placed))
 }
 
+// idOfBatch returns the id of the batch that a request with a request id and without an id starts.
+func idOfBatch(request string) string { return hex.EncodeToString(digestOf("batch", request)) }
+
 // sameBatch returns the batch with the id of a request, if the same request has started it. It
 // fails with NotFound if there is no such batch.
 func (s *Service) sameBatch(ctx context.Context, r *api.BatchRequest, asked []byte) (api.Batch, error) {
@@ -186,6 +192,9 @@ func (s *Service) sameBatch(ctx context.Context, r *api.BatchRequest, asked []by
 		return api.Batch{}, err
 	}
 	if !slices.Equal(in.Spec.Asked, asked) {
+		if r.RequestID != "" && r.ID == idOfBatch(r.RequestID) {
+			return api.Batch{}, fault.New(fault.Conflict, "request id %q was used for another batch, %s: this batch needs another request id", r.RequestID, r.ID)
+		}
 		return api.Batch{}, fault.New(fault.Conflict, "batch %s exists and does something else: use another id", r.ID)
 	}
 	return s.Batch(ctx, t)

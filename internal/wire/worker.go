@@ -83,7 +83,7 @@ func ReadTaskJoin(tenant string, j *pb.Join) (model.TaskOffer, error) {
 
 // EntityJoin builds the message for an offer of entities and services.
 func EntityJoin(o *model.EntityOffer) *pb.Join {
-	j := &pb.Join{Role: pb.Role_ROLE_ENTITIES, Name: o.Name, Slots: int64(o.Slots), Interruptible: true}
+	j := &pb.Join{Role: pb.Role_ROLE_ENTITIES, Name: o.Name, Version: o.Version, Slots: int64(o.Slots), Interruptible: true}
 	for i := range o.Types {
 		t := &o.Types[i]
 		j.Entities = append(j.Entities, &pb.EntityType{
@@ -115,7 +115,7 @@ func ReadInterruption(tenant string, i *pb.Interruption) model.Interruption {
 
 // ReadEntityJoin reads an offer of entities and services.
 func ReadEntityJoin(tenant string, j *pb.Join) model.EntityOffer {
-	o := model.EntityOffer{Name: j.GetName(), Tenant: tenant, Slots: int(j.GetSlots())}
+	o := model.EntityOffer{Name: j.GetName(), Tenant: tenant, Version: j.GetVersion(), Slots: int(j.GetSlots())}
 	for _, a := range j.GetHeldEntities() {
 		o.Held = append(o.Held, model.HeldRun{Address: ReadAddress(tenant, a)})
 	}

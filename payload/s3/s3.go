@@ -51,13 +51,13 @@ func (c Config) GoString() string { return c.String() }
 func Open(ctx context.Context, cfg Config) (payload.Store, error) {
 	var problems []error
 	if cfg.Endpoint == "" {
-		problems = append(problems, errors.New("no endpoint"))
+		problems = append(problems, errors.New("no endpoint: set Config.Endpoint to the host of the object store, such as s3.eu-central-1.amazonaws.com"))
 	}
 	if cfg.Bucket == "" {
-		problems = append(problems, errors.New("no bucket"))
+		problems = append(problems, errors.New("no bucket: set Config.Bucket to the name of an existing bucket"))
 	}
 	if (cfg.AccessKey == "") != (cfg.SecretKey == "") {
-		problems = append(problems, errors.New("one of access key and secret key is missing"))
+		problems = append(problems, errors.New("one of access key and secret key is missing: set both, or neither to use the credentials of the environment"))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg, err)
@@ -84,7 +84,7 @@ func Open(ctx context.Context, cfg Config) (payload.Store, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", cfg, err)
 	case !there:
-		return nil, fmt.Errorf("%s does not exist: create it", cfg)
+		return nil, fmt.Errorf("%s does not exist: create it, or correct Config.Bucket", cfg)
 	}
 
 	return &bucket{client, cfg.Bucket, prefix}, nil

@@ -123,7 +123,7 @@ func (v *Verifier) Verify(token string, now time.Time) (authn.Token, error) {
 		if own := (*fault.Error)(nil); errors.As(err, &own) {
 			return authn.Token{}, own
 		}
-		return authn.Token{}, refuse("is not valid")
+		return authn.Token{}, refuse("is not a signed JWT, or its signature does not fit its key and algorithm")
 	}
 	if err := checkDuplicates(token); err != nil {
 		return authn.Token{}, err
@@ -145,20 +145,20 @@ var keyID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 // algorithm of the key.
 func (v *Verifier) find(t *gojwt.Token) (any, error) {
 	if typ, found := t.Header["typ"]; found && typ != "JWT" && typ != "at+jwt" {
-		return nil, refuse("has another type than JWT")
+		return nil, refuse("is of another type: its header typ must be JWT or at+jwt, or be left out")
 	}
 	if _, found := t.Header["crit"]; found {
-		return nil, refuse("has extensions that must be understood, and are not")
+		return nil, refuse("has the header crit, and the server supports no extensions of tokens: the issuer must leave it out")
 	}
 	id, _ := t.Header["kid"].(string)
 	if !keyID.MatchString(id) {
-		return nil, refuse("does not name the key that has signed it")
+		return nil, refuse("does not name its key: its header kid must have 1 to 64 letters, digits, dots, dashes and underscores")
 	}
 
 	key, found := v.keys.Load().find(id)
 	if !found {
 		v.unknown()
-		return nil, refuse("names a key that is not known")
+		return nil, refuse("names a key that the server does not have; if the issuer has just added the key, try again in a minute")
 	}
 
 	if t.Method.Alg() != key.algorithm {
@@ -171,23 +171,23 @@ func (v *Verifier) find(t *gojwt.Token) (any, error) {
 func (v *Verifier) checkClaims(claims gojwt.MapClaims, now time.Time) (time.Time, error) {
 	issuer, _ := claims["iss"].(string)
 	if issuer != v.config.Issuer {
-		return time.Time{}, refuse("has another issuer")
+		return time.Time{}, refuse("is of an issuer that the server does not trust: its claim iss is another one")
 	}
 	audience, err := claims.GetAudience()
 	if err != nil || !slices.Contains(audience, v.config.Audience) {
-		return time.Time{}, refuse("is for another audience")
+		return time.Time{}, refuse("is for another audience: its claim aud does not name this server")
 	}
 	expires, err := claims.GetExpirationTime()
 	if err != nil || expires == nil {
-		return time.Time{}, refuse("does not say when it expires")
+		return time.Time{}, refuse("does not say when it expires: its claim exp must be a time in seconds")
 	}
 	issued, err := claims.GetIssuedAt()
 	if err != nil || issued == nil {
-		return time.Time{}, refuse("does not say when it was issued")
+		return time.Time{}, refuse("does not say when it was issued: its claim iat must be a time in seconds")
 	}
 	before, err := claims.GetNotBefore()
 	if err != nil {
-		return time.Time{}, refuse("says wrongly when it begins")
+		return time.Time{}, refuse("does not say from when on it is valid: its claim nbf must be a time in seconds, or be left out")
 	}
 
 	switch {
@@ -206,17 +206,17 @@ func (v *Verifier) checkClaims(claims gojwt.MapClaims, now time.Time) (time.Time
 // read reads the name, the roles and the tenants of the caller.
 func (v *Verifier) read(claims gojwt.MapClaims, t *authn.Token) error {
 	if t.Name, _ = claims["sub"].(string); t.Name == "" || len(t.Name) > 200 {
-		return refuse("does not say who the caller is")
+		return refuse("does not say who the caller is: its claim sub must have 1 to 200 bytes")
 	}
 	list, ok := claims[v.config.RolesClaim].([]any)
 	if !ok || len(list) == 0 || len(list) > maxRoles {
-		return refuse("does not have between 1 and %d roles", maxRoles)
+		return refuse("does not name the roles of the caller: its claim %s must be a list of 1 to %d roles", v.config.RolesClaim, maxRoles)
 	}
 
 	for _, one := range list {
 		role, ok := one.(string)
 		if !ok || !keyID.MatchString(role) {
-			return refuse("has a role that is not a name")
+			return refuse("has a role in its claim %s that is not a name of 1 to 64 letters, digits, dots, dashes and underscores", v.config.RolesClaim)
 		}
 		if v.config.AdminRole != "" && role == v.config.AdminRole {
 			t.Admin = true
@@ -230,13 +230,13 @@ func (v *Verifier) read(claims gojwt.MapClaims, t *authn.Token) error {
 	}
 
 	if t.Tenant, _ = claims[v.config.TenantClaim].(string); claims[v.config.TenantClaim] != nil && t.Tenant == "" {
-		return refuse("has a tenant that is not a name")
+		return refuse("does not name the tenant of the caller: its claim %s must be a text", v.config.TenantClaim)
 	}
 	if err := v.readTenants(claims, t); err != nil {
 		return err
 	}
 	if t.Tenant == "" {
-		return refuse("does not say the tenant of the caller")
+		return refuse("does not name the tenant of the caller: it has no claim %s", v.config.TenantClaim)
 	}
 	return nil
 }
@@ -249,13 +249,13 @@ func (v *Verifier) readTenants(claims gojwt.MapClaims, t *authn.Token) error {
 	}
 	list, ok := claims[v.config.TenantsClaim].([]any)
 	if !ok || len(list) == 0 || len(list) > maxTenants {
-		return refuse("does not have between 1 and %d tenants", maxTenants)
+		return refuse("does not name the tenants of the caller: its claim %s must be a list of 1 to %d tenants", v.config.TenantsClaim, maxTenants)
 	}
 
 	for _, one := range list {
 		tenant, ok := one.(string)
 		if !ok || tenant == "" || slices.Contains(t.Tenants, tenant) {
-			return refuse("has a tenant that is not a name, or has it twice")
+			return refuse("has an entry in its claim %s that is empty, is not a text, or occurs twice", v.config.TenantsClaim)
 		}
 		t.Tenants = append(t.Tenants, tenant)
 	}
@@ -263,7 +263,7 @@ func (v *Verifier) readTenants(claims gojwt.MapClaims, t *authn.Token) error {
 	case t.Tenant == "":
 		t.Tenant = t.Tenants[0]
 	case !slices.Contains(t.Tenants, t.Tenant):
-		return refuse("has a tenant that is not among its tenants")
+		return refuse("has a tenant in its claim %s that is not in its claim %s", v.config.TenantClaim, v.config.TenantsClaim)
 	}
 	return nil
 }
@@ -293,8 +293,11 @@ func uniqueNames(data []byte) error {
 	names := map[any]bool{}
 	for d.More() {
 		name, err := d.Token()
-		if err != nil || names[name] {
-			return refuse("has a name twice")
+		if err != nil {
+			return refuse("is not a JWT: its header or its claims are not JSON")
+		}
+		if names[name] {
+			return refuse("has %.40q twice in its header or its claims", name)
 		}
 		names[name] = true
 		var value json.RawMessage

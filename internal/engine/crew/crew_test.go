@@ -422,12 +422,43 @@ func TestDiffer(t *testing.T) {
 		}
 		return all
 	}
+
+	versions := func(name string) []store.Member {
+		all := same(name, name)
+		all[0].Serves[0].Version, all[1].Serves[0].Version = "v1", "v2"
+		return all
+	}
+
 	for _, c := range []struct {
 		want    bool
 		members []store.Member
-	}{{false, same("a", "a")}, {false, same("a", "", "a")}, {true, same("a", "", "b")}, {false, nil}} {
+	}{
+		{false, same("a", "a")},
+		{false, same("a", "", "a")},
+		{true, same("a", "", "b")},
+		{false, nil},
+		{true, versions("a")},
+		{false, versions("entity:a")},
+	} {
 		if got := Differ(c.members); got != c.want {
 			t.Errorf("%+v differ: %t", c.members, got)
+		}
+	}
+}
+
+// An owner that has the code of an entity in any version runs the calls itself. For a workflow, it
+// needs the version of the worker.
+func TestIsServed(t *testing.T) {
+	t.Parallel()
+	owner := &codeOf{[]store.Served{{Tenant: "t", Workflow: "entity:a", Version: "v1"}, {Tenant: "t", Workflow: "w", Version: "v1"}}}
+	entities := &EntityHands{offer: model.EntityOffer{Tenant: "t", Version: "v2"}}
+	if !entities.isServed("entity:a", owner) || entities.isServed("entity:b", owner) {
+		t.Error("the owner has the code of a, and not of b")
+	}
+	for version, want := range map[string]bool{"v1": true, "v2": false} {
+		workflows := &WorkflowHands{offer: model.Offer{Tenant: "t", Version: version}}
+		if got := workflows.isServed("w", owner); got != want {
+			t.Errorf("the owner has version %s: %t", version, got)
 		}
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/wire"
 )
 
@@ -69,8 +71,11 @@ func (h *EntityHands) names() []string {
 	return all
 }
 
-// isServed reports whether an owner has the code itself. Entities have no versions.
-func (h *EntityHands) isServed(name string, s *codeOf) bool { return s.has(h.offer.Tenant, name, "") }
+// isServed reports whether an owner has the code itself, in any version: no version of the code is
+// bound to an entity.
+func (h *EntityHands) isServed(name string, s *codeOf) bool {
+	return slices.ContainsFunc(s.offers, func(o store.Served) bool { return isCodeOf(&o, h.offer.Tenant, name) })
+}
 
 func (h *EntityHands) join(names []string) parcel {
 	o := h.offer

@@ -45,11 +45,14 @@ type HostConfig struct {
 // codeOf is the code that a node has.
 type codeOf struct{ offers []store.Served }
 
-// has reports whether the node has the code of a workflow or entity in a version.
+// has reports whether the node has the code of a workflow in a version.
 func (s *codeOf) has(tenant, name, version string) bool {
-	return slices.ContainsFunc(s.offers, func(o store.Served) bool {
-		return o.Worker == "" && o.Workflow == name && o.Version == version && (o.Tenant == tenant || o.Tenant == model.EveryTenant)
-	})
+	return slices.ContainsFunc(s.offers, func(o store.Served) bool { return isCodeOf(&o, tenant, name) && o.Version == version })
+}
+
+// isCodeOf reports whether an offer is the code of a workflow or entity.
+func isCodeOf(o *store.Served, tenant, name string) bool {
+	return o.Worker == "" && o.Workflow == name && (o.Tenant == tenant || o.Tenant == model.EveryTenant)
 }
 
 // Differ reports whether nodes have different code. It ignores nodes that offer nothing at all,
@@ -73,12 +76,17 @@ func Differ(members []store.Member) bool {
 }
 
 // ownCode returns what the programs of a node have registered, in the order of the lease: tenant,
-// name and version.
+// name and version. It leaves out the versions of entities, because any version can run the calls
+// of an entity.
 func ownCode(m *store.Member) (code [][3]string) {
 	for _, s := range m.Serves {
-		if s.Worker == "" && s.Tenant != model.EveryTenant && !model.IsBuiltIn(s.Workflow) {
-			code = append(code, [3]string{s.Tenant, s.Workflow, s.Version})
+		if s.Worker != "" || s.Tenant == model.EveryTenant || model.IsBuiltIn(s.Workflow) {
+			continue
 		}
+		if (model.Address{Type: s.Workflow}).IsEntity() {
+			s.Version = ""
+		}
+		code = append(code, [3]string{s.Tenant, s.Workflow, s.Version})
 	}
 	return code
 }

@@ -3,6 +3,8 @@ package scenario
 import (
 	"fmt"
 	"strings"
+
+	"github.com/perdure/perdure/internal/model"
 )
 
 // OpKind is a kind of operation that a simulation counts. A test of many seeds demands that each
@@ -247,28 +249,62 @@ const (
 	opCount
 )
 
+// opNames names the operations. A kind without a name is too rare to be demanded.
 var opNames = [opCount]string{
-	"step", "step failed", "retry", "timer started", "timer fired", "withdrawn", "signal", "signal taken", "promise settled",
-	"child started", "child closed", "bounced", "sent", "labeled", "canceled", "watched", "message", "inbox", "deferred", "parked", "blocked",
-	"quarantined", "continued", "reset", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
-	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
-	"remote", "awaited", "ran", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
-	"swept", "went on", "timer restarted", "answered", "update", "update answered", "update carried", "update cut off", "state set", "version marked", "noted",
-	"paused", "resumed", "paused over runs", "asked", "asked remote", "asked over a link", "link to another owner", "recalled",
-	"pinned", "stranded", "unstranded", "unpinned", "forked", "edited", "imported", "imported closed", "retried", "reset with talk", "deleted", "exists",
-	"called", "call answered", "call refused", "call carried", "call cut off", "read again", "update again",
-	"submitted", "scheduled", "claimed at once", "claimed", "executed", "beat", "returned", "task completed", "attempt failed", "task withdrawn", "task canceled",
-	"timed out to start", "timed out to close", "timed out in total", "timed out silent", "worker lost", "", "dead task", "told to stop", "report mailed",
-	"report too late", "hand left", "claim of one that left", "", "",
-	"run expired", "run expired by itself", "dead task expired", "many at once", "requeued", "step requeued", "requeued edited", "requeued again",
-	"requeued before", "requeue undone", "purged",
-	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
-	"retry after", "queue paused", "page written", "claim goes on to count", "permits freed early", "", "the dead looked for", "the dead cleaned up",
-	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "passed inside a batch", "passed inside a refused batch", "ran ahead", "entity gone", "entity deleted", "entity expired", "teller left", "no slot", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force", "request id misused", "request ids forgotten", "answers acknowledged", "set aside", "newer put off", "clock doubted", "clock cleared", "clock advanced", "clock went back", "woke up without its shards", "knocked", "polled", "poll not answered", "slots lent", "lent worker claims", "lent worker beats", "lent worker reports", "lent worker settled", "lent claim late", "", "start postponed", "", "execution timed out", "signal dropped", "", "run repeated", "neighbours ended", "worker rejoined", "body kept", "node emptied", "node undrained",
-	"read together", "id of the current era", "late copy of a request", "killed by a call", "call marked", "call set aside", "receipt", "shard of a group acquired", "group without a node",
-	"damaged message set aside", "unread dead task refused", "unread dead task removed", "unread answer", "setting restored",
-	"", "", "closed completed", "closed failed", "closed canceled", "closed continued",
-	"closed terminated",
+	OpStep: "step", OpStepFailed: "step failed", OpRetry: "retry", OpTimerStarted: "timer started", OpTimerFired: "timer fired",
+	OpWithdrawn: "withdrawn", OpSignal: "signal", OpTaken: "signal taken", OpSettled: "promise settled", OpChild: "child started",
+	OpChildClosed: "child closed", OpBounced: "bounced", OpSent: "sent", OpLabeled: "labeled", OpCanceled: "canceled",
+	OpWatched: "watched", OpMessage: "message", OpInbox: "inbox", OpDeferred: "deferred", OpParked: "parked", OpBlocked: "blocked",
+	OpQuarantined: "quarantined", OpContinued: "continued", OpReset: "reset", OpFree: "shard freed", OpAcquire: "shard acquired",
+	OpTakeoverLease: "takeover by lease", OpTakeoverProof: "takeover by proof", OpDrained: "drained", OpRefence: "refence",
+	OpVerify: "verify", OpLanded: "unknown landed", OpResent: "unknown resent", OpCareful: "careful", OpStarted: "started",
+	OpAttached: "attached", OpRepeated: "request repeated", OpConflict: "conflict", OpNotFound: "not found",
+	OpRefusedFull: "refused full", OpRemote: "remote", OpAwaited: "awaited", OpRan: "ran", OpAwaitedRemote: "awaited remote",
+	OpRead: "read", OpReadRefused: "read refused", OpAhead: "ran ahead", OpDiverged: "diverged", OpReleased: "released",
+	OpEvicted: "evicted", OpStale: "stale turn", OpWorkerLeft: "worker left", OpSwept: "swept", OpWentOn: "went on",
+	OpTimerRestarted: "timer restarted", OpAnswered: "answered", OpUpdate: "update", OpUpdateAnswered: "update answered",
+	OpUpdateCarried: "update carried", OpUpdateCut: "update cut off", OpState: "state set", OpMarked: "version marked",
+	OpNoted: "noted", OpPaused: "paused", OpResumed: "resumed", OpPausedOver: "paused over runs", OpAsked: "asked",
+	OpAskedRemote: "asked remote", OpLinked: "asked over a link", OpMoved: "link to another owner", OpRecalled: "recalled",
+	OpPinned: "pinned", OpStranded: "stranded", OpUnstranded: "unstranded", OpUnpinned: "unpinned", OpForked: "forked",
+	OpEdited: "edited", OpImported: "imported", OpImportedClosed: "imported closed", OpRetried: "retried",
+	OpResetTalk: "reset with talk", OpDeleted: "deleted", OpExists: "exists", OpCalled: "called", OpCallAnswered: "call answered",
+	OpCallRefused: "call refused", OpCallCarried: "call carried", OpCallCut: "call cut off", OpReadAgain: "read again",
+	OpUpdateAgain: "update again", OpSubmitted: "submitted", OpScheduled: "scheduled", OpReserved: "claimed at once",
+	OpClaimed: "claimed", OpExecuted: "executed", OpBeat: "beat", OpReturned: "returned", OpTaskCompleted: "task completed",
+	OpTaskFailed: "attempt failed", OpTaskWithdrawn: "task withdrawn", OpTaskCanceled: "task canceled",
+	OpToStart: "timed out to start", OpToClose: "timed out to close", OpTotal: "timed out in total", OpSilence: "timed out silent",
+	OpLost: "worker lost", OpDead: "dead task", OpStopped: "told to stop", OpReportMailed: "report mailed",
+	OpReportLate: "report too late", OpHandLeft: "hand left", OpExecuteGone: "claim of one that left", OpExpired: "run expired",
+	OpExpiredOwn: "run expired by itself", OpDeadExpired: "dead task expired", OpMany: "many at once", OpRequeued: "requeued",
+	OpRequeuedStep: "step requeued", OpRequeuedEdited: "requeued edited", OpRequeuedAgain: "requeued again",
+	OpRequeuedBefore: "requeued before", OpRequeueUndone: "requeue undone", OpPurged: "purged", OpSet: "set",
+	OpSettingRace: "setting race", OpStateSaved: "state saved", OpStateLost: "state lost", OpAdopted: "state adopted",
+	OpLimited: "limited", OpLimitMissing: "limit missing", OpBarred: "barred", OpHeldAnyhow: "held anyhow",
+	OpOpened: "breaker opened", OpProbe: "probe", OpRecovered: "breaker recovered", OpRetryAfter: "retry after",
+	OpQueuePaused: "queue paused", OpPage: "page written", OpOrphan: "claim goes on to count", OpFreedEarly: "permits freed early",
+	OpFound: "the dead looked for", OpCleaned: "the dead cleaned up", OpMailed: "item stored", OpApplied: "deed applied",
+	OpDeedSent: "deed sent by a step", OpDeedAnswered: "deed answered", OpDeedFailed: "deed failed", OpOneWay: "one way",
+	OpBrief: "brief", OpViewed: "viewed", OpPassed: "passed on", OpPassedInside: "passed inside a batch",
+	OpPassedInRefused: "passed inside a refused batch", OpRanAhead: "call ran ahead", OpEntityGone: "entity gone",
+	OpEntityDeleted: "entity deleted", OpEntityExpired: "entity expired", OpTellerLeft: "teller left", OpNoSlot: "no slot",
+	OpLockAsked: "lock asked", OpLockGranted: "lock granted", OpLocked: "section locked", OpGranted: "entity granted",
+	OpDeedLocked: "deed in section", OpLockWithdrawn: "lock withdrawn", OpLockOutlived: "run ends in section",
+	OpUnlockedByForce: "unlocked by force", OpMisused: "request id misused", OpForgotten: "request ids forgotten",
+	OpAcknowledged: "answers acknowledged", OpSetAside: "set aside", OpPutOffNewer: "newer put off", OpDoubted: "clock doubted",
+	OpCleared: "clock cleared", OpAdvanced: "clock advanced", OpWentBack: "clock went back", OpWokeUp: "woke up without its shards",
+	OpKnocked: "knocked", OpPolled: "polled", OpPollFailed: "poll not answered", OpLent: "slots lent",
+	OpBorrowed: "lent worker claims", OpBeatLent: "lent worker beats", OpReportLent: "lent worker reports",
+	OpSettledLent: "lent worker settled", OpLentLate: "lent claim late", OpDelayed: "start postponed",
+	OpTimedOut: "execution timed out", OpSignalDropped: "signal dropped", OpRunRepeated: "run repeated",
+	OpNeighbours: "neighbours ended", OpRejoined: "worker rejoined", OpBodyKept: "body kept", OpEmptied: "node emptied",
+	OpUndrained: "node undrained", OpTogether: "read together", OpDrawn: "id of the current era",
+	OpLateCopy: "late copy of a request", OpKilled: "killed by a call", OpAccused: "call marked", OpConvicted: "call set aside",
+	OpReceipt: "receipt", OpGroupShard: "shard of a group acquired", OpGroupAlone: "group without a node",
+	OpMessageAside: "damaged message set aside", OpDeadUnread: "unread dead task refused", OpDeadRemoved: "unread dead task removed",
+	OpReplyUnread: "unread answer", OpRestored: "setting restored", OpClosed + OpKind(model.Completed): "closed completed",
+	OpClosed + OpKind(model.Failed): "closed failed", OpClosed + OpKind(model.Canceled): "closed canceled",
+	OpClosed + OpKind(model.Continued): "closed continued", OpClosed + OpKind(model.Terminated): "closed terminated",
 }
 
 // The faults. faultNames has their names.
