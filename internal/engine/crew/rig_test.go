@@ -211,11 +211,13 @@ func (g *guest) Withdraw(context.Context) {
 	}
 }
 
-func (g *guest) Lose() {
+func (g *guest) Leave() {
 	g.p.mu.Lock()
 	defer g.p.mu.Unlock()
 	delete(g.p.runs, g)
 }
+
+func (g *guest) Lose([]uint64) { g.Leave() }
 
 // callGuest is a worker of entities of another node at a place.
 type callGuest struct{ *guest }
