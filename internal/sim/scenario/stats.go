@@ -226,6 +226,8 @@ const (
 	OpKilled        // a call killed its process
 	OpAccused       // an owner marked a call before it executed the call
 	OpConvicted     // a call was set aside because owners had died while they executed it
+	OpTellerDied    // a call killed the teller that executed it, but not the process
+	OpCondemned     // a call was set aside because tellers had died while they had it
 	OpReceipt       // a server learned that a client has the answer to a request with a drawn id
 	OpGroupShard    // a node acquired a shard of a group other than the default one
 	OpGroupAlone    // no live node took the shards of a group
@@ -263,7 +265,7 @@ var opNames = [opCount]string{
 	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
 	"retry after", "queue paused", "page written", "claim goes on to count", "permits freed early", "", "the dead looked for", "the dead cleaned up",
 	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "passed inside a batch", "passed inside a refused batch", "ran ahead", "entity gone", "entity deleted", "entity expired", "teller left", "no slot", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force", "request id misused", "request ids forgotten", "answers acknowledged", "set aside", "newer put off", "clock doubted", "clock cleared", "clock advanced", "clock went back", "woke up without its shards", "knocked", "polled", "poll not answered", "slots lent", "lent worker claims", "lent worker beats", "lent worker reports", "lent worker settled", "lent claim late", "", "start postponed", "", "execution timed out", "signal dropped", "", "run repeated", "neighbours ended", "worker rejoined", "body kept", "node emptied", "node undrained",
-	"read together", "id of the current era", "late copy of a request", "killed by a call", "call marked", "call set aside", "receipt", "shard of a group acquired", "group without a node",
+	"read together", "id of the current era", "late copy of a request", "killed by a call", "call marked", "call set aside", "teller killed", "call set aside for tellers", "receipt", "shard of a group acquired", "group without a node",
 	"damaged message set aside", "unread dead task refused", "unread dead task removed", "unread answer", "setting restored",
 	"", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
