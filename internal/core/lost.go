@@ -77,7 +77,7 @@ func (n *Entity) CountLosses(losses []Loss, now model.Time) (d Decision, aside [
 			f := fatalFailure(m)
 			n.remove(&d, it)
 			d.answerCall(m, model.Answer{Failure: f})
-			d.Letters = true
+			d.KeepsRefused = true
 			aside, why = append(aside, it), append(why, f)
 			continue
 		}

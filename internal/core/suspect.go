@@ -88,7 +88,8 @@ func (n *Entity) Pardon(self model.NodeID) {
 		switch {
 		case it.Seq == 0 || it.lost || m.Kind != model.MessageCall || m.Deaths == 0 || m.By == model.NodeID{}:
 		case m.By == self:
-			it.alone = loneDeaths(m) > 0 || m.Lost > 0 // this node has marked it as a call to make alone
+			// This node has marked it, as a call to make alone or together with others.
+			it.alone = loneDeaths(m) > 0 || m.Lost > 0
 		default:
 			it.suspect, it.pardoned = true, true
 		}

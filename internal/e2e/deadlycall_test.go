@@ -54,6 +54,7 @@ func deadlyWorkers(t *testing.T, addr string) (stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	n, done := 0, make(chan struct{})
+
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
@@ -74,6 +75,7 @@ func deadlyWorkers(t *testing.T, addr string) (stop func() int) {
 			}
 		}
 	}()
+
 	stop = func() int {
 		cancel()
 		<-done
@@ -108,6 +110,7 @@ func TestCallThatEndsRemoteWorkers(t *testing.T) {
 			t.Error(err)
 		}
 	})
+
 	c := caller(t, app)
 	stop := deadlyWorkers(t, addr)
 	if n, err := deadlyAdd.Call(c, "k", 1); n != 1 || err != nil {

@@ -452,8 +452,8 @@ func (h *HostSide) Leave(w Hands) {
 	}
 }
 
-// Lose ends the work of a worker of entities that has disappeared. unseen are hand-overs that cannot
-// have reached the worker, as the worker numbers them.
+// Lose ends the work of a worker of entities that has disappeared. unseen are hand-overs that
+// cannot have reached the worker, as the worker numbers them.
 func (h *HostSide) Lose(w *EntityHands, unseen []uint64) {
 	for _, o := range h.outletsOf(w) {
 		o.lose(w.numbersFor(o, unseen))

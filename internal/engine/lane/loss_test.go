@@ -186,6 +186,7 @@ func TestWhatIsNoLoss(t *testing.T) {
 			r.joinEntities(1)
 			r.operation(a, "add", "1", "one", oneWay)
 			r.settle()
+
 			for w := range lane.WorkerID(5) {
 				r.wantMaking("1")
 				end(r, w+1)
@@ -194,6 +195,7 @@ func TestWhatIsNoLoss(t *testing.T) {
 				r.joinEntities(w + 2)
 				r.settle()
 			}
+
 			r.work()
 			r.wantState(a, "1;")
 			if dead := r.deadCalls(); len(dead) != 0 {
@@ -219,6 +221,7 @@ func TestLossesSurviveTheOwner(t *testing.T) {
 			r.operation(a, "add", "bomb", "caller", oneWay)
 			r.operation(a, "add", "2", "two", oneWay)
 			r.settle()
+
 			for w, want := range []string{"bomb:1 2:0", "bomb:2 2:0"} {
 				r.serveUntil("bomb")
 				r.vanish(lane.WorkerID(2*w + 1))
@@ -230,6 +233,7 @@ func TestLossesSurviveTheOwner(t *testing.T) {
 				r.wantLosses(a, want)
 				r.wantMaking("bomb")
 			}
+
 			r.vanish(5)
 			r.work()
 			r.wantState(a, "2;")

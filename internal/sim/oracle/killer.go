@@ -144,7 +144,8 @@ func (l *ledger) marked(b *store.Batch, n *holding, i int) bool {
 	return false
 }
 
-// isSetAside reports whether a row has a call that is set aside because owners or tellers have died.
+// isSetAside reports whether a row has a call that is set aside because owners or tellers have
+// died.
 func (l *ledger) isSetAside(row *store.InboxRow) bool {
 	return l.s.Has(scenario.Killers) && row.NotBefore == model.MaxTime && row.Message.Kind == model.MessageCall &&
 		(strings.Contains(row.Message.ID, "processes died") || isCondemned(row))
