@@ -118,6 +118,20 @@ var entities = []mutant{
 		tests: [][]string{{"./internal/grpcapi", "-run", "TestEndsOfEntityWorkers$"}},
 	},
 	{
+		name:  "a node that stops in order counts as one that has died with its calls",
+		file:  "internal/engine/crew/owner.go",
+		old:   "errors.Is(why, errGone) && !c.stopping",
+		new:   "errors.Is(why, errGone)",
+		tests: [][]string{{"./internal/engine/crew", "-run", "TestOwnerLearnsHowAWorkerEnds$"}},
+	},
+	{
+		name:  "an owner on another node does not learn that a worker has disappeared",
+		file:  "internal/engine/crew/retire.go",
+		old:   "Died: true, Unseen",
+		new:   "Unseen",
+		tests: [][]string{{"./internal/engine/crew", "-run", "TestOwnerLearnsHowAWorkerEnds$"}},
+	},
+	{
 		name:  "several suspect calls run at the same time",
 		file:  "internal/engine/lane/solo.go",
 		old:   "	if s.entry != e && s.busy() {\n",
