@@ -15,9 +15,9 @@ import (
 // committed: a start, signal, settlement, cancel request or call. For example, a start names a key
 // whose execution has another input, or a signal goes to an execution that is closed or does not
 // exist. A call becomes a dead letter if the process that serves the entity lacks the operation or
-// cannot read the state of the entity. A stored message that cannot be read becomes a dead letter
-// too. The engine does not try a dead letter again. A task that failed permanently is a DeadTask
-// instead.
+// cannot read the state of the entity, or if the call has killed several processes. A stored
+// message that cannot be read becomes a dead letter too. The engine does not try a dead letter
+// again. A task that failed permanently is a DeadTask instead.
 type DeadLetter struct {
 	ID string
 	// Kind is start, signal, settle, cancel or call, or unreadable if the stored message is

@@ -27,6 +27,10 @@ type EntitySession interface {
 	// Leave accepts no new calls, waits until the worker has reported the running calls, and ends
 	// the session.
 	Leave(ctx context.Context) error
+	// Lose ends the session of a worker that has disappeared. The engine counts that for the calls
+	// that the worker had, and sets aside a call that several workers have disappeared with. unseen
+	// are the generations of hand-overs that cannot have reached the worker.
+	Lose(unseen []uint64)
 }
 
 // Entities has the calls that clients and operators make to entities and services.

@@ -78,6 +78,8 @@ type Decision struct {
 	Entity  *EntityChange
 	Taken   []int64
 	Mailbox []model.MailboxItem
+	// KeepsRefused says that the caller keeps refused calls as dead letters, in the same commit.
+	KeepsRefused bool
 	// Erased removes the row of the entity together with its whole mailbox, readable or not.
 	Erased bool
 	// If this decision grants a lock to a section, Granted is the time at which the section began
@@ -106,7 +108,7 @@ type Mark struct {
 func (d *Decision) HasWrites() bool {
 	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.Deletes) > 0 || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
 		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.DeadTask != nil ||
-		d.Entity != nil || len(d.Taken) > 0 || len(d.Mailbox) > 0 || d.Erased
+		d.Entity != nil || len(d.Taken) > 0 || len(d.Mailbox) > 0 || d.KeepsRefused || d.Erased
 }
 
 // refuse turns the answer into a refusal. The decision must not have written anything yet (I10).

@@ -58,6 +58,8 @@ type Item struct {
 	pardoned bool // its last mark must be removed, see Pardon
 	noting   bool // its mark is on its way into the store
 	alone    bool // a worker gets it without other calls
+	wary     bool // no other call that workers may have died of runs at the same time, see Lose
+	doomed   bool // no worker gets it again, and CountLosses sets it aside
 
 	hand *HandOver // see Attach
 }
@@ -121,7 +123,9 @@ func NewEntity(a model.Address, row *model.Entity, mailbox []model.MailboxItem) 
 		if it.Damaged != nil {
 			continue // unreadable: the lane moves it aside, and until then its position stays taken
 		}
-		n.add(&Item{Seq: it.Seq, At: it.At, Message: &it.Message, lost: it.Message.Brief})
+		x := &Item{Seq: it.Seq, At: it.At, Message: &it.Message, lost: it.Message.Brief}
+		x.isolate()
+		n.add(x)
 	}
 	return n
 }
@@ -140,6 +144,7 @@ func (n *Entity) add(it *Item) {
 	if it.Message.Section != "" {
 		n.inside++
 	}
+	n.suspects = n.suspects || it.isAccused()
 	n.index.add(it)
 	n.indexMail()
 }
@@ -602,29 +607,6 @@ func (n *Entity) HasNext() bool {
 	return false
 }
 
-// HasViews reports whether Views would return a call. Like Views, it makes a call wait for its turn
-// if the call is no longer a view.
-func (n *Entity) HasViews(view func(name string) bool) (found bool) {
-	if n.views == 0 {
-		return false
-	}
-	for _, it := range n.mail {
-		switch {
-		case !it.View || it.made || it.early || it.isAccused():
-		case view(it.Message.Name):
-			found = true
-		default:
-			n.setView(it, false)
-		}
-	}
-	return found
-}
-
-// WaitsForView reports whether the mailbox has a view that has not begun.
-func (n *Entity) WaitsForView() bool {
-	return n.views > 0 && n.find(func(it *Item) bool { return it.View && !it.made && !it.early }) != nil
-}
-
 // hand marks items as handed over.
 func (n *Entity) hand(items []*Item) []*Item {
 	if len(items) == 0 {
@@ -634,23 +616,6 @@ func (n *Entity) hand(items []*Item) []*Item {
 		it.made = true
 	}
 	n.busy++
-	return items
-}
-
-// Views returns the views that have not begun. view tells whether a call is still a view in the
-// code of the worker that will make it. A call that is no longer a view waits for its turn. Views
-// read the durable state, in parallel with everything else.
-func (n *Entity) Views(view func(name string) bool) (items []*Item) {
-	for _, it := range n.mail {
-		switch {
-		case !it.View || it.made || it.early || it.isAccused():
-		case view(it.Message.Name):
-			it.made = true
-			items = append(items, it)
-		default:
-			n.setView(it, false)
-		}
-	}
 	return items
 }
 
@@ -713,6 +678,8 @@ func (n *Entity) endHandOver(items []*Item) {
 	for _, it := range items {
 		if it.made && slices.Contains(n.mail, it) {
 			it.made, known = false, true
+			it.isolate()
+			n.suspects = n.suspects || it.isAccused()
 		}
 	}
 	if known && !items[0].View {

@@ -66,7 +66,7 @@ func engineField(m *model.Message) string {
 		return "with the id of the run that it begins"
 	case !m.Node.IsZero() || m.Watches || !m.Linked.IsZero():
 		return "with the node or the connection that it comes from"
-	case m.Deaths != 0 || m.Lone != 0 || !m.By.IsZero():
+	case m.Deaths != 0 || m.Lone != 0 || !m.By.IsZero() || m.Lost != 0:
 		return "with a number of dead processes"
 	case m.ID != "" || m.Status != 0 || m.Epoch != 0 || m.Drawn || len(m.Asked) > 0 || len(m.Exported) > 0:
 		return "with a field that only the engine sets"

@@ -58,7 +58,7 @@ func (n *Entity) Suspect(self model.NodeID, upTo int64, alone int) (lone int) {
 
 		switch {
 		case m.Deaths > 0 && m.By == self:
-			it.suspect, it.alone = false, loneDeaths(m) > 0
+			it.suspect, it.alone = false, loneDeaths(m) > 0 || m.Lost > 0
 		case m.Deaths > 0:
 			it.suspect, it.alone = true, true
 		case it.Seq > upTo:
@@ -68,6 +68,7 @@ func (n *Entity) Suspect(self model.NodeID, upTo int64, alone int) (lone int) {
 			if it.alone = lone < alone && !it.behind; it.alone {
 				lone++
 			}
+			it.alone = it.alone || m.Lost > 0
 		}
 	}
 	return lone
@@ -87,23 +88,26 @@ func (n *Entity) Pardon(self model.NodeID) {
 		switch {
 		case it.Seq == 0 || it.lost || m.Kind != model.MessageCall || m.Deaths == 0 || m.By == model.NodeID{}:
 		case m.By == self:
-			it.alone = loneDeaths(m) > 0 // this node has marked it as a call to make alone
+			// This node has marked it, as a call to make alone or together with others.
+			it.alone = loneDeaths(m) > 0 || m.Lost > 0
 		default:
 			it.suspect, it.pardoned = true, true
 		}
 	}
 }
 
-// isAccused reports whether the lane must mark the item before a worker makes it. An operation
-// behind the first hand-over cannot have been running when the owner died. A view can, because
-// views do not wait for their turn.
-func (it *Item) isAccused() bool { return it.suspect && (!it.behind || it.View) }
+// isAccused reports whether the lane must mark the item before a worker makes it, or must wait
+// until no other suspect runs. An operation behind the first hand-over cannot have been running
+// when the owner died. A view can, because views do not wait for their turn.
+func (it *Item) isAccused() bool {
+	return it.wary || it.doomed || it.suspect && (!it.behind || it.View)
+}
 
 // Suspects returns the next calls that the lane must mark: one call to make alone, or several other
 // calls, at most as many as most says. It returns none while calls in front of them are being
-// marked or made.
+// marked or made, or while a call is made alone.
 func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
-	if n.busy > 0 && !n.Row.Address.Stateless() || !n.suspects {
+	if n.busy > 0 && !n.Row.Address.Stateless() || !n.suspects || n.Lonely() {
 		return nil, false
 	}
 
@@ -112,7 +116,7 @@ func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 		switch {
 		case it.made || it.View && !it.isAccused() || it.held || it.lost || !it.View && LockedOut(&n.Row, it.Message):
 			continue
-		case it.noting:
+		case it.noting, it.doomed:
 			return nil, false
 		case it.Message.Kind == model.MessageLock || !it.isAccused():
 			barred = true
@@ -139,6 +143,9 @@ func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decis
 		m := *it.Message
 		lone := loneDeaths(&m)
 		switch {
+		case !it.suspect:
+			it.noting = true // only workers have died of it: its row already says so
+			continue
 		case it.pardoned:
 			m.Deaths, m.Lone, m.By = m.Deaths-1, max(lone-1, 0), model.NodeID{}
 		case lone >= maxLone:
@@ -179,9 +186,9 @@ func (n *Entity) ReleaseNoted() {
 	n.suspects = false
 	for _, it := range n.mail {
 		if it.noting {
-			it.noting, it.suspect, it.pardoned = false, false, false
+			it.noting, it.suspect, it.pardoned, it.wary = false, false, false, false
 		}
-		n.suspects = n.suspects || it.suspect
+		n.suspects = n.suspects || it.isAccused()
 	}
 }
 

@@ -104,13 +104,13 @@ func (inc *incarnation) tellCrew(v *store.View) {
 	if inc.crewHost == nil {
 		return
 	}
-	inc.crewOwner.SetAlive(func(node model.NodeID) bool {
+	inc.crewOwner.SetAlive(func(node model.NodeID) (alive, stopping bool) {
 		for i := range v.Members {
 			if m := &v.Members[i]; m.ID == node {
-				return m.Expires >= v.Now
+				return m.Expires >= v.Now, m.Draining
 			}
 		}
-		return false
+		return false, false
 	})
 	inc.crewHost.SetMembers(v)
 	if !inc.eng.mixed.Load() && crew.Differ(v.Members) {
@@ -239,10 +239,15 @@ func (m awayMember) Withdraw(ctx context.Context) {
 	m.inc.waitForLanes(ctx)
 }
 
-func (m awayMember) lose() {
+// tell informs the lanes that the worker is gone.
+func (m awayMember) tell(do func(l *lane.Lane, now model.Time)) {
 	for _, shell := range m.inc.lanes { // after the last report of the worker
-		shell.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Leave(now, m.id) }})
+		shell.inbox.follow(op{do: do})
 	}
+}
+
+func (m awayMember) leave() {
+	m.tell(func(l *lane.Lane, now model.Time) { l.Leave(now, m.id) })
 }
 
 // awaySession is the session of a worker of another node.
@@ -251,11 +256,14 @@ type awaySession struct {
 	awayMember
 }
 
-// Lose implements crew.Membership.
-func (s awaySession) Lose() {
-	s.lose()
+// Leave implements crew.Membership.
+func (s awaySession) Leave() {
+	s.leave()
 	s.eng.workers.remove(s.Session.id)
 }
+
+// Lose implements crew.Membership. The lanes count losses only for calls of entities.
+func (s awaySession) Lose([]uint64) { s.Leave() }
 
 // awayEntitySession is the session of a worker of entities of another node.
 type awayEntitySession struct {
@@ -263,8 +271,14 @@ type awayEntitySession struct {
 	awayMember
 }
 
+// Leave implements crew.Membership.
+func (s awayEntitySession) Leave() {
+	s.leave()
+	s.eng.entityWorkers.remove(s.EntitySession.id)
+}
+
 // Lose implements crew.Membership.
-func (s awayEntitySession) Lose() {
-	s.lose()
+func (s awayEntitySession) Lose(unseen []uint64) {
+	s.tell(func(l *lane.Lane, now model.Time) { l.Lose(now, s.awayMember.id, unseen) })
 	s.eng.entityWorkers.remove(s.EntitySession.id)
 }

@@ -99,6 +99,19 @@ func (s *EntitySession) FinishCalls(ctx context.Context, r model.Operated) error
 // Leave stops the flow of new calls. It waits until the worker has reported the calls in flight, or
 // until ctx ends. Then it ends the session.
 func (s *EntitySession) Leave(ctx context.Context) error {
+	return s.end(ctx, func(l *lane.Lane, now model.Time) { l.Leave(now, -s.id) }, (*crew.HostSide).Leave)
+}
+
+// Lose ends the session of a worker that has disappeared. See api.EntitySession.
+func (s *EntitySession) Lose(unseen []uint64) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = s.end(ctx, func(l *lane.Lane, now model.Time) { l.Lose(now, -s.id, unseen) }, func(h *crew.HostSide, _ crew.Hands) { h.Lose(s.hands, unseen) })
+}
+
+// end ends the session: here tells a lane of this node that the worker is gone, and there tells the
+// other nodes.
+func (s *EntitySession) end(ctx context.Context, here func(l *lane.Lane, now model.Time), there func(*crew.HostSide, crew.Hands)) error {
 	s.withdraw()
 	if inc := s.eng.current(); inc != nil {
 		inc.everywhere(func(l *lane.Lane, now model.Time) { l.Withdraw(now, -s.id) })
@@ -113,9 +126,11 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 
 	if inc := s.eng.current(); inc != nil {
 		for _, shell := range inc.lanes { // after the last report of the worker
-			shell.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Leave(now, -s.id) }})
+			shell.inbox.follow(op{do: here})
 		}
-		inc.leaveLent(s.hands)
+		if inc.crewHost != nil {
+			there(inc.crewHost, s.hands)
+		}
 	}
 
 	s.eng.entityWorkers.remove(s.id)

@@ -48,6 +48,9 @@ func (s *session) Leave(context.Context) error {
 	return nil
 }
 
+// Lose implements api.EntitySession.
+func (s *session) Lose([]uint64) {}
+
 func (s *session) results() []model.Operated {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	pb "github.com/perdure/perdure/api/perdure/v1"
@@ -19,11 +20,17 @@ type entityRole struct {
 	interruptible bool
 
 	mu   sync.Mutex
-	held map[uint64]model.Address // hand-overs that the worker has not reported, by generation
+	held map[uint64]heldCalls // hand-overs that the worker has not reported, by generation
+}
+
+// heldCalls is a hand-over of calls of an entity.
+type heldCalls struct {
+	entity model.Address
+	stream int // the first stream of the session that can have brought it to the worker
 }
 
 func (s *session) joinEntities(j *pb.Join) error {
-	r := &entityRole{s: s, held: map[uint64]model.Address{}, interruptible: j.GetInterruptible()}
+	r := &entityRole{s: s, held: map[uint64]heldCalls{}, interruptible: j.GetInterruptible()}
 	offer := wire.ReadEntityJoin(s.tenant, j)
 	offer.Remote = s.remote(pb.Role_ROLE_ENTITIES)
 	session, err := s.work.cfg.Backend.JoinEntities(s.ctx, r, offer)
@@ -33,24 +40,43 @@ func (s *session) joinEntities(j *pb.Join) error {
 	r.session = session
 	s.mu.Lock()
 	s.entities = r
-	over := s.over
+	over, why := s.over, s.why
 	s.mu.Unlock()
 	if over {
-		r.lose()
+		r.end(why)
 	}
 	return nil
 }
 
-// lose takes back the calls of a worker that is gone. Other workers run them.
-func (r *entityRole) lose() {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = r.session.Leave(ctx) // the error only says that calls are still running
+// end ends the role together with its session. Other workers run the calls that the worker had. If
+// the worker has disappeared, the engine counts that, so that it can set aside a call that kills
+// several workers.
+func (r *entityRole) end(why error) {
+	for _, orderly := range []error{errDraining, errRenewed, errDrained, errGoodbye} {
+		if errors.Is(why, orderly) {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = r.session.Leave(ctx) // the error only says that calls are still running
+			return
+		}
+	}
+
+	streams := r.s.lastStream()
+	var unseen []uint64
+	r.mu.Lock()
+	for generation, h := range r.held {
+		if h.stream > streams {
+			unseen = append(unseen, generation)
+		}
+	}
+	r.mu.Unlock()
+	r.session.Lose(unseen)
 }
 
 func (r *entityRole) Operate(o model.Operations) {
+	stream := r.s.nextStream()
 	r.mu.Lock()
-	r.held[o.Generation] = o.Entity
+	r.held[o.Generation] = heldCalls{o.Entity, stream}
 	r.mu.Unlock()
 	r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Operations{Operations: wire.Operations(&o)}})
 }
@@ -58,9 +84,9 @@ func (r *entityRole) Operate(o model.Operations) {
 // Interrupt interrupts a call that the worker has.
 func (r *entityRole) Interrupt(i model.Interruption) {
 	r.mu.Lock()
-	entity, ok := r.held[i.Generation]
+	h, ok := r.held[i.Generation]
 	r.mu.Unlock()
-	if ok && entity == i.Entity && r.interruptible {
+	if ok && h.entity == i.Entity && r.interruptible {
 		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_Interruption{Interruption: wire.Interruption(i)}})
 	}
 }
@@ -72,12 +98,12 @@ func (r *entityRole) finishCalls(m *pb.Operated) error {
 		return err
 	}
 	r.mu.Lock()
-	entity, ok := r.held[o.Generation]
-	if ok && entity == o.Entity {
+	h, ok := r.held[o.Generation]
+	if ok && h.entity == o.Entity {
 		delete(r.held, o.Generation)
 	}
 	r.mu.Unlock()
-	if !ok || entity != o.Entity {
+	if !ok || h.entity != o.Entity {
 		return nil
 	}
 	_ = r.session.FinishCalls(r.s.ctx, o) // on an error the calls run again on the next worker

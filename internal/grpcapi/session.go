@@ -111,6 +111,24 @@ func (s *session) attach(ctx context.Context) (_ context.Context, done func()) {
 	}
 }
 
+// lastStream returns the number of the last stream of the session.
+func (s *session) lastStream() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.streams
+}
+
+// nextStream returns the number of the first stream that can bring an item to the worker if the
+// item is posted now.
+func (s *session) nextStream() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.detached == nil {
+		return s.streams + 1
+	}
+	return s.streams
+}
+
 // expire ends a session whose worker has not come back.
 func (s *session) expire(stream int) {
 	s.mu.Lock()
@@ -170,7 +188,7 @@ func (s *session) end(why error) {
 		}
 
 		if entities != nil && !left[pb.Role_ROLE_ENTITIES] {
-			entities.lose()
+			entities.end(why)
 		}
 	})
 }

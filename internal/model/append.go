@@ -136,6 +136,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.data(65, v.Exported)
 	m.id(66, v.Linked)
 	m.bool(67, v.Watches)
+	m.int(68, int64(v.Lost))
 
 	return m.end()
 }

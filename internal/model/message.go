@@ -165,6 +165,9 @@ type Message struct {
 	// sender does not know whether the owner got that copy. Linked is zero if no connection has
 	// carried a copy.
 	Linked RunID `cbor:"66,keyasint,omitzero"`
+	// Lost is how many workers of other processes have disappeared while they had this call of an
+	// entity. It does not count workers that died together with the owner of the entity.
+	Lost int `cbor:"68,keyasint,omitempty"`
 }
 
 // Order reports whether the message is an order: a terminate, a cancel, a delete, an unlock, a

@@ -289,3 +289,6 @@ func (r *entityRole) fit(o *model.Operated) *pb.Operated {
 
 // Leave ends the role once the running calls have been reported.
 func (r *entityRole) Leave(ctx context.Context) error { return r.leave(ctx, r.idle) }
+
+// Lose ends the connection of the worker, with all its roles, without handing anything back.
+func (r *entityRole) Lose([]uint64) { r.w.Close() }

@@ -170,6 +170,18 @@ func (h *EntityHands) begin(c lentCalls) {
 	h.worker.Operate(work)
 }
 
+// numbersFor returns the hand-overs of one owner, with the numbers that this owner uses.
+func (h *EntityHands) numbersFor(o *outlet, generations []uint64) (numbers []uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, g := range generations {
+		if c := h.calls[g]; c != nil && c.by == o {
+			numbers = append(numbers, c.generation)
+		}
+	}
+	return numbers
+}
+
 func (h *EntityHands) lose(*outlet, *pb.Evict) error { return nil }
 
 // loseOwner notes that the owner of running calls is gone. The calls continue, and their results

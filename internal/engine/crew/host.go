@@ -460,6 +460,14 @@ func (h *HostSide) Leave(w Hands) {
 	}
 }
 
+// Lose ends the work of a worker of entities that has disappeared. unseen are hand-overs that
+// cannot have reached the worker, as the worker numbers them.
+func (h *HostSide) Lose(w *EntityHands, unseen []uint64) {
+	for _, o := range h.outletsOf(w) {
+		o.lose(w.numbersFor(o, unseen))
+	}
+}
+
 // hear receives a frame of an owner.
 func (h *HostSide) hear(from model.NodeID, f *frame, answer func([]byte)) {
 	if f.Side == asking {

@@ -2,6 +2,7 @@ package crew
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"sync"
@@ -76,8 +77,11 @@ type Membership interface {
 	Hold(held []model.HeldRun)
 	// Withdraw stops hand-overs to the worker, and waits until the engine has made the last one.
 	Withdraw(ctx context.Context)
-	// Lose ends the session. The runs and entities of the worker go to other workers.
-	Lose()
+	// Leave ends the session. The runs and entities of the worker go to other workers.
+	Leave()
+	// Lose does the same for a worker that has disappeared. The owner counts that for the calls
+	// that the worker had. unseen are hand-overs that cannot have reached the worker.
+	Lose(unseen []uint64)
 }
 
 // OwnerSide is the side of a node that owns runs and entities: workers of other nodes join it.
@@ -107,6 +111,8 @@ type contract struct {
 
 	owner *OwnerSide
 	roles map[uint64]role // only the receiving goroutine and close use it
+	// stopping says that the host has announced its end. The lock of the owner guards it.
+	stopping bool
 }
 
 // role is one worker of a host.
@@ -129,16 +135,22 @@ func (o *OwnerSide) Run(ctx context.Context) {
 	o.running.Wait()
 }
 
-// SetAlive receives the nodes that are alive, and removes the workers of all other nodes.
-func (o *OwnerSide) SetAlive(alive func(model.NodeID) bool) {
+// SetAlive receives the nodes that are alive, and which of them are about to stop. It removes the
+// workers of all other nodes.
+func (o *OwnerSide) SetAlive(state func(model.NodeID) (alive, stopping bool)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for node, c := range o.contracts {
-		if !alive(node) {
+		alive, stopping := state(node)
+		c.stopping = c.stopping || stopping
+		if !alive {
 			c.end(errGone)
 		}
 	}
-	maps.DeleteFunc(o.latest, func(node model.NodeID, _ model.RunID) bool { return !alive(node) })
+	maps.DeleteFunc(o.latest, func(node model.NodeID, _ model.RunID) bool {
+		alive, _ := state(node)
+		return !alive
+	})
 }
 
 // LoseNode handles the loss of the connection to a node. The frame in flight may be lost with the
@@ -179,11 +191,19 @@ func (o *OwnerSide) hear(from model.NodeID, f *frame, answer func([]byte)) {
 	c.hear(f, answer)
 }
 
-// close takes back all runs and calls from the workers of a host.
+// close takes back all runs and calls from the workers of a host. If the host has died, so have its
+// workers. A host that stops tells its workers to leave, but this message may be lost.
 func (c *contract) close(why error) {
 	c.owner.log.Info("workers of another node are gone", "node", c.to.String(), "workers", len(c.roles), "reason", why.Error())
+	c.owner.mu.Lock()
+	died := errors.Is(why, errGone) && !c.stopping
+	c.owner.mu.Unlock()
 	for _, r := range c.roles {
-		r.membership().Lose()
+		if died {
+			r.membership().Lose(nil)
+		} else {
+			r.membership().Leave()
+		}
 	}
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
@@ -221,7 +241,11 @@ func (c *contract) receive(ctx context.Context, p *parcel) error {
 		c.post(parcel{Kind: withdrawn, Role: p.Role})
 	case leave:
 		delete(c.roles, p.Role)
-		r.membership().Lose()
+		if p.Died {
+			r.membership().Lose(p.Unseen)
+		} else {
+			r.membership().Leave()
+		}
 	case granted:
 		r.grant(p.N)
 	case fromWorker:

@@ -39,6 +39,10 @@ type parcel struct {
 	Tenant string     `cbor:"4,keyasint,omitempty"` // of a worker that joins
 	Body   []byte     `cbor:"5,keyasint,omitempty"`
 	More   bool       `cbor:"6,keyasint,omitempty"` // the rest of the body is in the next parcel
+	// Died says that a worker that leaves has disappeared. Unseen are the hand-overs that cannot
+	// have reached it, as the owner numbers them. Older builds ignore both.
+	Died   bool     `cbor:"7,keyasint,omitempty"`
+	Unseen []uint64 `cbor:"8,keyasint,omitempty"`
 }
 
 // parcelRoom is how many bytes a parcel needs in addition to its body.

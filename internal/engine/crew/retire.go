@@ -59,7 +59,15 @@ func (o *outlet) isWithdrawn() bool {
 }
 
 // leave ends the work of a worker for one owner. If no worker is left, the session ends too.
-func (o *outlet) leave() {
+func (o *outlet) leave() { o.part(parcel{Kind: leave, Role: o.id}) }
+
+// lose does the same for a worker that has disappeared.
+func (o *outlet) lose(unseen []uint64) {
+	o.part(parcel{Kind: leave, Role: o.id, Died: true, Unseen: unseen})
+}
+
+// part ends the work of a worker for one owner. p tells the owner.
+func (o *outlet) part(p parcel) {
 	d := o.deal
 	d.mu.Lock()
 	_, joined := d.outlets[o.id]
@@ -69,7 +77,7 @@ func (o *outlet) leave() {
 		return // another goroutine has done this
 	}
 
-	d.post(parcel{Kind: leave, Role: o.id})
+	d.post(p)
 	o.end()
 	o.hands.loseOwner(o)
 	d.host.endUnneeded(d)

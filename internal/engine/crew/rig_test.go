@@ -2,6 +2,7 @@ package crew
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -138,6 +139,9 @@ type place struct {
 	came  int
 	// The place calls withdraw before it stops hand-overs to a worker. It may be nil.
 	withdraw func(g *guest)
+	// callers are the workers of entities that have joined, and ends says how they have left.
+	callers []CallWorker
+	ends    []string
 }
 
 // guest is a worker of another node at a place.
@@ -159,7 +163,10 @@ func (p *place) Join(_ model.NodeID, w RunWorker, o model.Offer, _ *Credit) RunS
 	return g
 }
 
-func (p *place) JoinEntities(model.NodeID, CallWorker, model.EntityOffer, *Credit) CallSession {
+func (p *place) JoinEntities(_ model.NodeID, w CallWorker, _ model.EntityOffer, _ *Credit) CallSession {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.callers = append(p.callers, w)
 	return callGuest{&guest{p: p}}
 }
 
@@ -211,16 +218,28 @@ func (g *guest) Withdraw(context.Context) {
 	}
 }
 
-func (g *guest) Lose() {
+func (g *guest) Leave() {
 	g.p.mu.Lock()
 	defer g.p.mu.Unlock()
 	delete(g.p.runs, g)
 }
 
+func (g *guest) Lose([]uint64) { g.Leave() }
+
 // callGuest is a worker of entities of another node at a place.
 type callGuest struct{ *guest }
 
 func (callGuest) FinishCalls(context.Context, model.Operated) error { return nil }
+
+func (g callGuest) Leave() { g.p.noteEnd("left") }
+
+func (g callGuest) Lose(unseen []uint64) { g.p.noteEnd(fmt.Sprint("lost ", unseen)) }
+
+func (p *place) noteEnd(how string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ends = append(p.ends, how)
+}
 
 // hand is a worker of workflows. It notes what owners say.
 type hand struct {

@@ -168,17 +168,26 @@ func (b *building) changeEntity(e *entry, c *core.EntityChange) {
 }
 
 // changeMailbox puts new and consumed items into the batch. An item that was added and consumed in
-// one batch needs no write.
+// one batch needs no write. An item that was added and changed keeps its place.
 func (b *building) changeMailbox(key store.EntityKey, d *core.Decision) {
+	var changed []int64
 	for _, seq := range d.Taken {
-		if i := slices.IndexFunc(b.batch.Mailbox, func(r store.MailboxRow) bool { return r.Item.Seq == seq && r.EntityKey == key }); i >= 0 {
-			b.batch.Mailbox = slices.Delete(b.batch.Mailbox, i, i+1)
-		} else {
+		i := slices.IndexFunc(b.batch.Mailbox, func(r store.MailboxRow) bool { return r.Item.Seq == seq && r.EntityKey == key })
+		if i < 0 {
 			b.batch.Taken = append(b.batch.Taken, store.MailboxKey{EntityKey: key, Seq: seq})
+			continue
 		}
+		if j := slices.IndexFunc(d.Mailbox, func(it model.MailboxItem) bool { return it.Seq == seq }); j >= 0 {
+			b.batch.Mailbox[i].Item = d.Mailbox[j]
+			changed = append(changed, seq)
+			continue
+		}
+		b.batch.Mailbox = slices.Delete(b.batch.Mailbox, i, i+1)
 	}
 	for i := range d.Mailbox {
-		b.batch.Mailbox = append(b.batch.Mailbox, store.MailboxRow{EntityKey: key, Item: d.Mailbox[i]})
+		if !slices.Contains(changed, d.Mailbox[i].Seq) {
+			b.batch.Mailbox = append(b.batch.Mailbox, store.MailboxRow{EntityKey: key, Item: d.Mailbox[i]})
+		}
 	}
 }
 

@@ -66,7 +66,10 @@ func (l *Lane) leaveLines(now model.Time) {
 // Leave removes a worker. Its runs go to other workers, or wait for a worker. If a server stops,
 // its workers leave, but outlive it. Then a run whose worker may be running a step waits for the
 // next owner, because another worker of this owner would run the step a second time.
-func (l *Lane) Leave(now model.Time, id WorkerID) {
+func (l *Lane) Leave(now model.Time, id WorkerID) { l.removeWorker(now, id, nil) }
+
+// removeWorker removes a worker. died is nil if the worker has left.
+func (l *Lane) removeWorker(now model.Time, id WorkerID, died *death) {
 	l.workers.remove(id)
 	l.reunion.leave(id)
 	for _, e := range l.sortedEntries(func(e *entry) bool { return e.hold.worker == id }) {
@@ -75,7 +78,7 @@ func (l *Lane) Leave(now model.Time, id WorkerID) {
 		}
 		l.takeBack(now, e, "the worker left")
 	}
-	l.returnJobs(now, id)
+	l.returnJobs(now, id, died)
 	l.dropRecalls(id)
 	l.leaveLines(now)
 }

@@ -258,7 +258,7 @@ func (l *Lane) handOutCalls(now model.Time, e *entry) {
 	}
 
 	// Views run on the committed state, at the same time as operations.
-	if !l.isLanding(e) && a.entity.HasViews(l.viewTest(e)) {
+	for !l.isLanding(e) && a.entity.HasViews(l.viewTest(e)) {
 		s, ok := l.seatForCalls(e, &a.durable)
 		if !ok {
 			return
@@ -422,20 +422,30 @@ func (l *Lane) refuseInterrupted(e *entry, lost []*core.Item) {
 }
 
 // returnJobs gives the calls of a worker that is gone to other workers. If the worker outlives this
-// owner, the calls of the entity wait for the next owner, because the worker may still run them.
-func (l *Lane) returnJobs(now model.Time, id WorkerID) {
+// owner, the calls of the entity wait for the next owner, because the worker may still run them. If
+// the worker has disappeared, the lane counts that for each call that it had (see loss.go).
+func (l *Lane) returnJobs(now model.Time, id WorkerID, died *death) {
 	for _, gen := range slices.Sorted(maps.Keys(l.forgotten)) {
 		l.finishForgotten(gen, id)
 	}
 
 	for _, e := range l.sortedEntries(func(e *entry) bool { return e.isEntity() && len(e.actor.jobs) > 0 }) {
+		var losses []core.Loss
 		for _, j := range slices.Clone(e.actor.jobs) {
-			if j.worker == id {
-				l.removeJob(j)
-				e.callsOutlived = e.callsOutlived || l.outlive() && !j.isView()
-				l.refuseInterrupted(e, e.actor.entity.Return(j.items))
+			if j.worker != id {
+				continue
 			}
+			l.removeJob(j)
+			e.callsOutlived = e.callsOutlived || l.outlive() && !j.isView()
+			if !died.mayBeOf(j) {
+				l.refuseInterrupted(e, e.actor.entity.Return(j.items))
+				continue
+			}
+			gone, lost := e.actor.entity.Lose(j.items)
+			l.refuseInterrupted(e, gone)
+			losses = append(losses, lost...)
 		}
+		l.countLosses(now, e, losses)
 		l.settleEntity(now, e)
 		l.operate(now, e)
 		l.maybeDrop(e)

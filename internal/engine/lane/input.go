@@ -378,6 +378,13 @@ type asideInput struct{ inputBase }
 // may have killed the last owner of the shard.
 type suspectInput struct{ inputBase }
 
+// lossInput stores that workers have disappeared with calls of an entity, or sets these calls
+// aside.
+type lossInput struct {
+	inputBase
+	losses []core.Loss
+}
+
 // quarantineInput stores why an address is quarantined.
 type quarantineInput struct {
 	inputBase

@@ -76,6 +76,10 @@ func (in *suspectInput) apply(l *Lane, now model.Time, e *entry) {
 	}
 	d, aside, why := e.actor.entity.Note(items, l.cfg.Ref.Node, now)
 	b := l.record(e, in, &d)
+	if b == nil {
+		l.runNoted(now, e) // only workers have died of these calls, so there is nothing to store
+		return
+	}
 	for i, it := range aside {
 		l.keepRefused(b, e, it.Message, why[i])
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/sim/kernel"
 	"github.com/perdure/perdure/internal/sim/oracle"
 	"github.com/perdure/perdure/internal/sim/scenario"
 	"github.com/perdure/perdure/internal/sim/worker"
@@ -179,6 +180,12 @@ func (p *Proc) Tell(do func(now model.Time, l *lane.Lane)) {
 // Dismiss implements worker.host.
 func (p *Proc) Dismiss(w *worker.Worker) {
 	p.Workers = slices.DeleteFunc(p.Workers, func(o *worker.Worker) bool { return o == w })
+}
+
+// ReplaceTeller implements worker.host.
+func (p *Proc) ReplaceTeller() {
+	s := p.Cluster
+	s.After(s.Between(0, 50)*kernel.Millisecond, p.Process, p.Engage)
 }
 
 // DismissTeller implements worker.host.

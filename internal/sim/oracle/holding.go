@@ -54,7 +54,10 @@ type doing struct {
 	sent  custody // how owners had lost the shard before the call was stored
 	since custody // how owners had lost the shard before the call came into the mailbox
 	kills int     // how many processes the call has killed while it was in the store
-	aside bool    // the call was set aside
+	// losses is how many tellers have died while they had the call, and fatal how many of them the
+	// call has killed while it was in the store.
+	losses, fatal int
+	aside         bool // the call was set aside
 }
 
 // changes reports whether the deed changes the state of an account.

@@ -17,10 +17,47 @@ import (
 // next owner does not know about earlier deaths. In that case the call may kill up to two more
 // processes.
 
+//
+// Other such calls kill only the teller that executes them, as if the teller were a process of its
+// own. Rule K3 says: no owner sets a call aside before three tellers have died while they had it.
+// Rule K4 says: a call in the store kills at most three tellers. Each change of the owner may add
+// one, because the last death before it may not be stored. So may each failure of the store,
+// because the owner gives up hand-overs that depend on a refused commit, and does not count a death
+// of a teller that still executes such a hand-over.
+
 const (
 	loneDeaths = 2 // owners that must have died before a call is set aside
 	mostKills  = 4 // processes that a call may kill
+	mostLosses = 3 // tellers that a call may kill
+	uncounted  = 6 // further ones, because of failures of the store
 )
+
+// KillsTeller reports whether a killing call kills only its teller.
+func KillsTeller(deed uint64) bool { return deed%2 == 1 }
+
+// LoseTeller counts a teller that has died while it had calls.
+func (l *ledger) LoseTeller(deeds []uint64) {
+	for _, id := range deeds {
+		if d := l.Doings[id]; d != nil {
+			d.losses++
+		}
+	}
+}
+
+// CheckLoss counts a teller that a call has killed, and checks that the call has not killed too
+// many (K4).
+func (l *ledger) CheckLoss(a model.Address, deed uint64) {
+	l.s.Did(scenario.OpTellerDied)
+	n, d := l.HoldingOf(a), l.Doings[deed]
+	if n.Address.Sick || !l.isKept(n, deed) {
+		return // the number of losses of a call that is only in memory ends with its owner
+	}
+	d.fatal++
+	c := l.custody[n.Address.Shard]
+	if most := mostLosses + uncounted + c.died - d.sent.died + c.gaveUp - d.sent.gaveUp; d.fatal > most {
+		l.Fail("K4: deed %x of %s has killed %d tellers, at most %d", deed, a, d.fatal, most)
+	}
+}
 
 // custody counts how many owners of a shard have died, and how many have given the shard up.
 type custody struct{ died, gaveUp int }
@@ -93,7 +130,7 @@ func (l *ledger) marked(b *store.Batch, n *holding, i int) bool {
 			continue
 		}
 		plain := func(m model.Message) model.Message {
-			m.Deaths, m.Lone, m.By = 0, 0, model.NodeID{}
+			m.Deaths, m.Lone, m.By, m.Lost = 0, 0, model.NodeID{}, 0
 			return m
 		}
 		was, is := plain(n.Box[i].Message), plain(r.Item.Message)
@@ -107,13 +144,21 @@ func (l *ledger) marked(b *store.Batch, n *holding, i int) bool {
 	return false
 }
 
-// isSetAside reports whether a row has a call that is set aside because owners have died.
+// isSetAside reports whether a row has a call that is set aside because owners or tellers have
+// died.
 func (l *ledger) isSetAside(row *store.InboxRow) bool {
-	return l.s.Has(scenario.Killers) && row.NotBefore == model.MaxTime && row.Message.Kind == model.MessageCall && strings.Contains(row.Message.ID, "processes died")
+	return l.s.Has(scenario.Killers) && row.NotBefore == model.MaxTime && row.Message.Kind == model.MessageCall &&
+		(strings.Contains(row.Message.ID, "processes died") || isCondemned(row))
+}
+
+// isCondemned reports whether a row has a call that is set aside because tellers have died.
+func isCondemned(row *store.InboxRow) bool {
+	return strings.Contains(row.Message.ID, "workers disappeared")
 }
 
 // convicted checks a call that a batch sets aside because owners have died while they executed it
-// (K1). It returns false if the batch does not set the call aside.
+// (K1), or tellers while they had it (K3). It returns false if the batch does not set the call
+// aside.
 func (l *ledger) convicted(b *store.Batch, n *holding, id uint64) bool {
 	for i := range b.Deferred {
 		row := &b.Deferred[i]
@@ -121,7 +166,14 @@ func (l *ledger) convicted(b *store.Batch, n *holding, id uint64) bool {
 			continue
 		}
 		d := l.Doings[id]
-		if died := l.custody[n.Address.Shard].died - d.since.died; died < loneDeaths {
+		died := l.custody[n.Address.Shard].died - d.since.died
+		switch {
+		case isCondemned(row):
+			l.s.Did(scenario.OpCondemned)
+			if d.losses < mostLosses {
+				l.Fail("K3: deed %x of %s is set aside, and only %d tellers have died with it", id, n.Address.Name, d.losses)
+			}
+		case died < loneDeaths:
 			l.Fail("K1: deed %x of %s is set aside, and only %d owners have died since it was stored", id, n.Address.Name, died)
 		}
 		if d.applied {
@@ -133,7 +185,9 @@ func (l *ledger) convicted(b *store.Batch, n *holding, id uint64) bool {
 			l.onItsWay -= d.amount
 			l.destroyed += d.amount
 		}
-		l.s.Did(scenario.OpConvicted)
+		if !isCondemned(row) {
+			l.s.Did(scenario.OpConvicted)
+		}
 		return true
 	}
 	return false

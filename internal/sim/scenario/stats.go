@@ -230,6 +230,8 @@ const (
 	OpKilled        // a call killed its process
 	OpAccused       // an owner marked a call before it executed the call
 	OpConvicted     // a call was set aside because owners had died while they executed it
+	OpTellerDied    // a call killed the teller that executed it, but not the process
+	OpCondemned     // a call was set aside because tellers had died while they had it
 	OpReceipt       // a server learned that a client has the answer to a request with a drawn id
 	OpGroupShard    // a node acquired a shard of a group other than the default one
 	OpGroupAlone    // no live node took the shards of a group
@@ -282,7 +284,7 @@ var opNames = [opCount]string{
 	OpSettingRace: "setting race", OpStateSaved: "state saved", OpStateLost: "state lost", OpAdopted: "state adopted",
 	OpLimited: "limited", OpLimitMissing: "limit missing", OpBarred: "barred", OpHeldAnyhow: "held anyhow",
 	OpOpened: "breaker opened", OpProbe: "probe", OpRecovered: "breaker recovered", OpRetryAfter: "retry after",
-	OpQueuePaused: "queue paused", OpPage: "page written", OpOrphan: "claim goes on to count", OpFreedEarly: "permits freed early",
+	OpQueuePaused: "queue paused", OpPage: "page written", OpOrphan: "claim goes on to count", OpLingered: "code outlived its claim", OpFreedEarly: "permits freed early",
 	OpFound: "the dead looked for", OpCleaned: "the dead cleaned up", OpMailed: "item stored", OpApplied: "deed applied",
 	OpDeedSent: "deed sent by a step", OpDeedAnswered: "deed answered", OpDeedFailed: "deed failed", OpOneWay: "one way",
 	OpBrief: "brief", OpViewed: "viewed", OpPassed: "passed on", OpPassedInside: "passed inside a batch",
@@ -300,6 +302,7 @@ var opNames = [opCount]string{
 	OpNeighbours: "neighbours ended", OpRejoined: "worker rejoined", OpBodyKept: "body kept", OpEmptied: "node emptied",
 	OpUndrained: "node undrained", OpTogether: "read together", OpDrawn: "id of the current era",
 	OpLateCopy: "late copy of a request", OpKilled: "killed by a call", OpAccused: "call marked", OpConvicted: "call set aside",
+	OpTellerDied: "teller killed", OpCondemned: "call set aside for tellers",
 	OpReceipt: "receipt", OpGroupShard: "shard of a group acquired", OpGroupAlone: "group without a node",
 	OpMessageAside: "damaged message set aside", OpDeadUnread: "unread dead task refused", OpDeadRemoved: "unread dead task removed",
 	OpReplyUnread: "unread answer", OpRestored: "setting restored", OpClosed + OpKind(model.Completed): "closed completed",

@@ -24,6 +24,8 @@ type Teller struct {
 	Kept    bool     // it has kept calls although no slot was free, so it may exceed its slots
 	leaving bool
 	gone    bool
+	died    bool
+	deeds   map[uint64][]uint64 // the calls of the hand-overs in Held
 }
 
 // Leave takes a teller out of its process. From now on the teller gets no new calls. The teller
@@ -69,6 +71,7 @@ func (t *Teller) Operate(o model.Operations) {
 	}
 
 	t.Held = append(t.Held, o.Generation)
+	t.note(&o)
 	mine := 0
 	for _, gen := range t.Held {
 		if gen>>32 == o.Generation>>32 {
@@ -85,9 +88,16 @@ func (t *Teller) Operate(o model.Operations) {
 	}
 
 	s.After(took, t.Process, func() {
+		if t.died {
+			return
+		}
 		if i := slices.IndexFunc(o.Calls, func(c model.OperationCall) bool { return c.Name == scenario.DoKill }); i >= 0 {
-			d, _ := scenario.DeedOf(o.Calls[i].Input)
-			t.Host.Kill(o.Entity, d.ID)
+			switch d, _ := scenario.DeedOf(o.Calls[i].Input); {
+			case !oracle.KillsTeller(d.ID):
+				t.Host.Kill(o.Entity, d.ID)
+			case !t.gone:
+				t.die(o.Entity, d.ID)
+			}
 			return
 		}
 
@@ -106,10 +116,43 @@ func (t *Teller) Operate(o model.Operations) {
 	})
 }
 
+// note notes which calls a hand-over has.
+func (t *Teller) note(o *model.Operations) {
+	if t.deeds == nil {
+		t.deeds = map[uint64][]uint64{}
+	}
+	for i := range o.Calls {
+		if d, ok := scenario.DeedOf(o.Calls[i].Input); ok {
+			t.deeds[o.Generation] = append(t.deeds[o.Generation], d.ID)
+		}
+	}
+}
+
+// die ends the teller, but not the process of the owner, because of a call. The teller stands for a
+// worker that is a process of its own.
+func (t *Teller) die(a model.Address, deed uint64) {
+	s := t.Oracle
+	if s.Tracing {
+		s.Logf("%s teller %d DIES of %x", t.Process.Name(), t.ID, deed)
+	}
+	s.Ledger.CheckLoss(a, deed)
+	for _, gen := range t.Held {
+		s.Ledger.LoseTeller(t.deeds[gen])
+	}
+	t.leaving, t.gone, t.died, t.Held = true, true, true, nil
+	t.Host.Tell(func(now model.Time, l *lane.Lane) { l.Lose(now, t.ID, nil) })
+	t.Host.DismissTeller(t)
+	t.Host.ReplaceTeller()
+}
+
 // report reports the outcome of calls to the current incarnation, even if the teller has left.
 func (t *Teller) report(r model.Operated) {
 	s := t.Oracle
+	if t.died {
+		return
+	}
 	t.Held = slices.DeleteFunc(t.Held, func(gen uint64) bool { return gen == r.Generation })
+	delete(t.deeds, r.Generation)
 	if s.Tracing {
 		s.Logf("%s teller %d reports %d calls of %s, gen %x", t.Process.Name(), t.ID, len(r.Results), r.Entity.Key, r.Generation)
 	}

@@ -88,6 +88,8 @@ type host interface {
 	Kill(a model.Address, deed uint64)
 	// DismissTeller removes a teller that has left.
 	DismissTeller(t *Teller)
+	// ReplaceTeller adds a teller to the process after a while, because another one has died.
+	ReplaceTeller()
 }
 
 // Leave takes a worker out of a process. From now on the worker gets no new runs. The worker leaves
