@@ -35,7 +35,7 @@ func TestForcedFeatures(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Features{
 		"lending":         {On: Lending | Tasks},
-		"labels,-tasks":   {On: Labels, Off: Tasks | DeadOrders | Gates | SharedGates | Lending},
+		"labels,-tasks":   {On: Labels, Off: Tasks | DeadOrders | Gates | SharedGates | Lending | Lingering},
 		"shared-gates":    {On: SharedGates | Gates | Tasks | Retention, Off: ClockJumps},
 		"-large-reports,": {Off: LargeReports},
 	} {
