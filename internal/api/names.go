@@ -9,8 +9,12 @@ import (
 
 // CheckWorkflowName returns an error for the name of a workflow that no program can have: a name
 // with a slash, or with a prefix that is reserved. People and programs may not start a workflow
-// with such a name, but they may read and operate the built-in workflows of Perdure.
+// with such a name, but they may read and operate the built-in workflows of Perdure. The names of
+// Flovyn workflows contain the name of a queue, which may have a slash.
 func CheckWorkflowName(name string) error {
+	if strings.HasPrefix(name, model.FlovynPrefix) {
+		return nil
+	}
 	if strings.Contains(name, "/") {
 		return fault.New(fault.Invalid, "the name of workflow %.200q contains a slash, which separates it from the key", name)
 	}
