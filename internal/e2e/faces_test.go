@@ -71,6 +71,13 @@ func (w *stalls) describeAll(p *place) map[string]string {
 			reason, rest, _ := strings.Cut(text, ".\n") // a reason with a stack has several lines
 			found[x.name] = flat(strings.TrimPrefix(reason, "It "))
 			found[x.name+" because"] = rest
+			// Summaries add the updates that the code does not handle yet.
+			for strings.HasPrefix(rest, "It ") {
+				reason, rest, _ = strings.Cut(rest, ".\n")
+				if strings.Contains(reason, "which its code does not handle yet") {
+					found[x.name] += "; " + flat(strings.TrimPrefix(reason, "It "))
+				}
+			}
 			continue
 		}
 		info, err := p.app.Executions().Describe(w.t.Context(), x.ref)
