@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -253,6 +254,48 @@ func TestOwnerDiesWithATurn(t *testing.T) {
 	})
 }
 
+// A shard moves from one live node to another one. The next owner asks what a worker holds, before
+// the message of the last owner arrives that takes the run away. The worker loses the run at once,
+// and the next owner learns about it. A run that arrived at the moment of the question stays.
+func TestQuestionBeforeTheLossOfARun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o office
+		worker := &hand{}
+		hands := worker.hands()
+		host, first, second := nodeID(1), nodeID(2), nodeID(3)
+		var at, next place
+		h, _ := o.add(t, host, nil, func() []Hands { return []Hands{hands} })
+		o.add(t, first, &at, func() []Hands { return nil })
+		o.add(t, second, &next, func() []Hands { return nil })
+		o.owner = first
+		h.SetMembers(view(host, first))
+		until(t, "the worker joins", func() bool { return at.only() != nil })
+		old, fresh := model.RunID{9}, model.RunID{10}
+		activate := func(run model.RunID, n int) {
+			at.only().worker.Activate(activation(run, 77))
+			until(t, "the worker gets the run", func() bool { worker.mu.Lock(); defer worker.mu.Unlock(); return len(worker.activated) == n })
+		}
+		activate(old, 1)
+		Ask(t.Context(), desk{&o, first}, []model.NodeID{host})
+		if len(worker.lost) > 0 {
+			t.Fatalf("the worker has lost %v, although the shard has not moved", worker.lost)
+		}
+
+		o.owner = second
+		o.delay = func() { o.delay = nil; activate(fresh, 2) }
+		Ask(t.Context(), desk{&o, second}, []model.NodeID{host})
+		if !slices.Equal(worker.lost, []model.RunID{old}) {
+			t.Errorf("the worker has lost %v", worker.lost)
+		}
+		next.mu.Lock()
+		defer next.mu.Unlock()
+		if len(next.held) != 1 || next.held[0].Run != old {
+			t.Errorf("the next owner knows of %v", next.held)
+		}
+	})
+}
+
 // A node is asked what its workers hold, and reads which nodes are alive. Before it gets the view,
 // another node registers, and the workers join that node. The late view does not end this session.
 func TestLateViewEndsNoSession(t *testing.T) {
@@ -268,7 +311,7 @@ func TestLateViewEndsNoSession(t *testing.T) {
 
 		run := model.RunID{9}
 		o.delay = func() {
-			o.delay = nil
+			o.delay, o.owner = nil, second
 			o.add(t, second, &next, func() []Hands { return nil })
 			v := view(host, first, second)
 			v.Now++

@@ -184,6 +184,8 @@ func (h *EntityHands) numbersFor(o *outlet, generations []uint64) (numbers []uin
 
 func (h *EntityHands) lose(*outlet, *pb.Evict) error { return nil }
 
+func (h *EntityHands) loseMoved(*outlet, time.Time, func(model.Address) bool) {}
+
 // loseOwner notes that the owner of running calls is gone. The calls continue, and their results
 // have no effect.
 func (h *EntityHands) loseOwner(o *outlet) {

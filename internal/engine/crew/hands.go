@@ -52,10 +52,12 @@ type Hands interface {
 	// owners.
 	heldNames() map[string]bool
 
-	// take receives a message of an owner. lose says that a run gets another owner. loseOwner says
-	// that the owner itself is gone.
+	// take receives a message of an owner. lose says that a run gets another owner. loseMoved says
+	// the same of all runs at the addresses that moved accepts, if the owner handed them over before
+	// the given time. loseOwner says that the owner itself is gone.
 	take(o *outlet, item *pb.ServerItem) error
 	lose(o *outlet, e *pb.Evict) error
+	loseMoved(o *outlet, before time.Time, moved func(model.Address) bool)
 	loseOwner(o *outlet)
 	// isBusyFor reports whether the worker has work of an owner, or still holds something of a lost
 	// owner, which this owner may take over.
@@ -88,6 +90,7 @@ type lentRun struct {
 	run        model.RunID
 	generation uint64     // the generation that the owner knows
 	given      model.Time // when the owner handed it over, by its clock
+	since      time.Time  // when the hand-over arrived, by the clock of this node
 }
 
 // leftRun is a run of an owner that is gone.
@@ -236,7 +239,7 @@ func (h *WorkflowHands) activate(o *outlet, a *model.Activation) {
 	h.mu.Lock()
 	h.last++
 	generation := h.last | lent
-	h.runs[generation] = &lentRun{by: o, address: a.Start.Address, run: run, generation: a.Generation, given: a.Now}
+	h.runs[generation] = &lentRun{by: o, address: a.Start.Address, run: run, generation: a.Generation, given: a.Now, since: time.Now()}
 	h.now[run] = generation
 	delete(h.left, run)
 	h.mu.Unlock()
@@ -305,20 +308,27 @@ func (h *WorkflowHands) keep(run model.RunID, generation uint64) {
 // loseOwner takes all runs of a lost owner away from the worker.
 func (h *WorkflowHands) loseOwner(o *outlet) {
 	h.mu.Lock()
-	var all []uint64
+	maps.DeleteFunc(h.asked, func(_ uint64, r *lentRun) bool { return r.by == o })
+	h.mu.Unlock()
+	h.loseRuns(func(r *lentRun) bool { return r.by == o })
+}
+
+func (h *WorkflowHands) loseMoved(o *outlet, before time.Time, moved func(model.Address) bool) {
+	h.loseRuns(func(r *lentRun) bool { return r.by == o && r.since.Before(before) && moved(r.address) })
+}
+
+// loseRuns takes runs away from the worker, because they have or get other owners.
+func (h *WorkflowHands) loseRuns(which func(*lentRun) bool) {
+	lost := map[uint64]model.RunID{}
+	h.mu.Lock()
 	for generation, r := range h.runs {
-		if r.by == o {
-			all = append(all, generation)
+		if which(r) {
+			lost[generation] = r.run
 		}
 	}
-	maps.DeleteFunc(h.asked, func(_ uint64, r *lentRun) bool { return r.by == o })
-	runs := make([]model.RunID, len(all))
-	for i, generation := range all {
-		runs[i] = h.runs[generation].run
-	}
 	h.mu.Unlock()
-	for i, generation := range all {
-		h.keep(runs[i], generation)
+	for generation, run := range lost {
+		h.keep(run, generation)
 	}
 }
 

@@ -3,9 +3,11 @@ package crew
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -530,13 +532,15 @@ func (h *HostSide) Settle(ctx context.Context) bool {
 // reading newer ones.
 const mostReads = 3
 
-// noticeGone makes the workers lose the runs and entities of owners that are gone. This node reads
-// the members with each renewal of its lease, and another node may have read them since.
+// noticeGone makes the workers lose the runs and entities of owners that are gone, and the runs of
+// shards that their owners have given up. This node reads the members with each renewal of its
+// lease, and another node may have read them since.
 func (h *HostSide) noticeGone(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	isLate := true
 	for range mostReads {
+		asked := time.Now()
 		v, err := h.Members(ctx)
 		if err != nil {
 			return false
@@ -545,6 +549,7 @@ func (h *HostSide) noticeGone(ctx context.Context) bool {
 		isLate = !h.endGone(&v)
 		h.mu.Unlock()
 		if !isLate {
+			h.loseMoved(&v, asked)
 			break
 		}
 	}
@@ -569,6 +574,30 @@ func (h *HostSide) noticeGone(ctx context.Context) bool {
 		}
 	}
 	return true
+}
+
+// loseMoved makes the workers lose the runs of shards that their owners have given up, according to
+// the view. The owner says so too, but its message may arrive later than the question of the next
+// owner. A run that arrived after the given time, when the view was requested, stays: its owner may
+// have acquired the shard since.
+func (h *HostSide) loseMoved(v *store.View, asked time.Time) {
+	layout, owners := v.Layout(), map[model.ShardID]model.NodeID{}
+	for i := range v.Owners {
+		owners[v.Owners[i].Shard] = v.Owners[i].Node
+	}
+
+	h.mu.Lock()
+	deals := slices.Collect(maps.Values(h.deals))
+	h.mu.Unlock()
+	for _, d := range deals {
+		moved := func(a model.Address) bool { return owners[layout.Shard(a)] != d.to }
+		d.mu.Lock()
+		outlets := slices.Collect(maps.Values(d.outlets))
+		d.mu.Unlock()
+		for _, o := range outlets {
+			o.hands.loseMoved(o, asked, moved)
+		}
+	}
 }
 
 // nameHeld tells an owner which runs and entities of lost owners the workers here hold. It returns

@@ -33,7 +33,8 @@ type office struct {
 	// A node that has read which nodes are alive calls delay before it uses the view. delay may be
 	// nil.
 	delay func()
-	reads int // how often nodes have read the view, which is the time in the view
+	reads int          // how often nodes have read the view, which is the time in the view
+	owner model.NodeID // of the only shard
 }
 
 // desk is one node in an office.
@@ -86,6 +87,7 @@ func (o *office) members(context.Context) (store.View, error) {
 	v := *view(slices.Collect(maps.Keys(o.nodes))...)
 	o.reads++
 	v.Now = model.Time(o.reads)
+	v.Owners = []store.ShardOwner{{Node: o.owner}}
 	o.mu.Unlock()
 	if o.delay != nil {
 		o.delay()
