@@ -53,8 +53,8 @@ type Hands interface {
 	heldNames() map[string]bool
 
 	// take receives a message of an owner. lose says that a run gets another owner. loseMoved says
-	// the same of all runs at the addresses that moved accepts, if the owner handed them over before
-	// the given time. loseOwner says that the owner itself is gone.
+	// the same of all runs at the addresses that moved accepts, if the owner handed them over
+	// before the given time. loseOwner says that the owner itself is gone.
 	take(o *outlet, item *pb.ServerItem) error
 	lose(o *outlet, e *pb.Evict) error
 	loseMoved(o *outlet, before time.Time, moved func(model.Address) bool)
