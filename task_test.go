@@ -206,7 +206,7 @@ func TestSubmit(t *testing.T) {
 	if diff := cmp.Diff(want, d.started[0].Task); diff != "" || len(d.started[0].Labels) != 1 {
 		t.Errorf("task (-want +got):\n%s", diff)
 	}
-	offer := model.TaskOffer{Name: d.offer.Name, Tenants: []string{"default"}, Queues: []string{"default", "gpu"}, Kinds: []string{"render"}, Slots: 100, Version: "v7"}
+	offer := model.TaskOffer{Name: d.offer.Name, Tenants: []string{"default"}, Queues: []string{"default", "gpu"}, Kinds: []string{"render"}, Slots: 100, Version: "v7", TellsEnd: true}
 	if diff := cmp.Diff(offer, d.offer); diff != "" || strings.Count(d.offer.Name, "-") < 2 {
 		t.Errorf("offer %q (-want +got):\n%s", d.offer.Name, diff)
 	}
