@@ -22,7 +22,7 @@ import (
 )
 
 // Type is the workflow of delayed calls. Every app and every server has its code.
-const Type = model.ReservedPrefix + "send"
+const Type = model.SendType
 
 // Retention is how long the store keeps the execution of a delayed call after its end. During that
 // time, another SendLater under the key of the execution makes no second call.

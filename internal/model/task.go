@@ -27,6 +27,12 @@ func IsBuiltIn(typ string) bool {
 // asked for it. So only the request for a batch job may start one, and no code of users may.
 const BatchType = ReservedPrefix + "batch"
 
+// Clients start these built-in workflows by themselves: schedules, and calls that are made later.
+const (
+	ScheduleType = ReservedPrefix + "schedule"
+	SendType     = ReservedPrefix + "send"
+)
+
 // FlovynPrefix begins the type of executions whose workers speak the Flovyn protocol. The name of
 // their queue follows.
 const FlovynPrefix = "flovyn:"

@@ -160,19 +160,13 @@ func (v *Validator) Startable(r *api.StartRequest) {
 // and delayed calls, and the Flovyn protocol puts the name of a queue into the name of a workflow.
 func (v *Validator) WorkflowName(name string) {
 	switch {
-	case name == model.BatchType || name == scheduleType || name == sendType || strings.HasPrefix(name, model.FlovynPrefix):
+	case name == model.BatchType || name == model.ScheduleType || name == model.SendType || strings.HasPrefix(name, model.FlovynPrefix):
 	default:
 		if err := api.CheckWorkflowName(name); err != nil {
 			v.problems = append(v.problems, err)
 		}
 	}
 }
-
-// Names of workflows that clients of Perdure start by themselves.
-const (
-	scheduleType = model.ReservedPrefix + "schedule"
-	sendType     = model.ReservedPrefix + "send"
-)
 
 // Payload checks the size of a payload.
 func (v *Validator) Payload(what string, p model.Payload) { v.Size(what, p.Size()) }

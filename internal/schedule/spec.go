@@ -29,7 +29,7 @@ const Reserved = model.ReservedPrefix
 
 // Names in the store.
 const (
-	Type      = Reserved + "schedule" // the workflow
+	Type      = model.ScheduleType    // the workflow
 	LabelName = Reserved + "schedule" // label of a started execution: the name of the schedule
 	LabelTick = Reserved + "tick"     // label of a started execution: its tick
 	LabelApp  = Reserved + "app"      // label of a schedule: the app that has applied it
