@@ -131,6 +131,9 @@ type ShardOwner struct {
 	Shard model.ShardID
 	Node  model.NodeID
 	Epoch int64
+	// Old says that Members could not read the row, because the database of the shard is away. This
+	// is the owner that the store has seen last. Other calls do not set Old.
+	Old bool
 }
 
 // RenewRequest renews a lease.

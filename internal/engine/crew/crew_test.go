@@ -282,7 +282,12 @@ func TestQuestionBeforeTheLossOfARun(t *testing.T) {
 			t.Fatalf("the worker has lost %v, although the shard has not moved", worker.lost)
 		}
 
-		o.owner = second
+		o.owner, o.old = second, true
+		Ask(t.Context(), desk{&o, second}, []model.NodeID{host})
+		if len(worker.lost) > 0 {
+			t.Fatalf("the worker has lost %v, although the owner of the shard is not known", worker.lost)
+		}
+		o.old = false
 		o.delay = func() { o.delay = nil; activate(fresh, 2) }
 		Ask(t.Context(), desk{&o, second}, []model.NodeID{host})
 		if !slices.Equal(worker.lost, []model.RunID{old}) {

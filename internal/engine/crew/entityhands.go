@@ -182,6 +182,8 @@ func (h *EntityHands) numbersFor(o *outlet, generations []uint64) (numbers []uin
 	return numbers
 }
 
+// lose and loseMoved do nothing: a call that runs when its entity moves continues. The next owner
+// does not know that, so it may hand the call over again.
 func (h *EntityHands) lose(*outlet, *pb.Evict) error { return nil }
 
 func (h *EntityHands) loseMoved(*outlet, time.Time, func(model.Address) bool) {}

@@ -579,18 +579,23 @@ func (h *HostSide) noticeGone(ctx context.Context) bool {
 // loseMoved makes the workers lose the runs of shards that their owners have given up, according to
 // the view. The owner says so too, but its message may arrive later than the question of the next
 // owner. A run that arrived after the given time, when the view was requested, stays: its owner may
-// have acquired the shard since.
+// have acquired the shard since. So do the runs of shards whose owner the store could not read.
 func (h *HostSide) loseMoved(v *store.View, asked time.Time) {
 	layout, owners := v.Layout(), map[model.ShardID]model.NodeID{}
-	for i := range v.Owners {
-		owners[v.Owners[i].Shard] = v.Owners[i].Node
+	for _, o := range v.Owners {
+		if !o.Old {
+			owners[o.Shard] = o.Node
+		}
 	}
 
 	h.mu.Lock()
 	deals := slices.Collect(maps.Values(h.deals))
 	h.mu.Unlock()
 	for _, d := range deals {
-		moved := func(a model.Address) bool { return owners[layout.Shard(a)] != d.to }
+		moved := func(a model.Address) bool {
+			owner, known := owners[layout.Shard(a)]
+			return known && owner != d.to
+		}
 		d.mu.Lock()
 		outlets := slices.Collect(maps.Values(d.outlets))
 		d.mu.Unlock()

@@ -35,6 +35,7 @@ type office struct {
 	delay func()
 	reads int          // how often nodes have read the view, which is the time in the view
 	owner model.NodeID // of the only shard
+	old   bool         // the store cannot read the owner
 }
 
 // desk is one node in an office.
@@ -87,7 +88,7 @@ func (o *office) members(context.Context) (store.View, error) {
 	v := *view(slices.Collect(maps.Keys(o.nodes))...)
 	o.reads++
 	v.Now = model.Time(o.reads)
-	v.Owners = []store.ShardOwner{{Node: o.owner}}
+	v.Owners = []store.ShardOwner{{Node: o.owner, Old: o.old}}
 	o.mu.Unlock()
 	if o.delay != nil {
 		o.delay()

@@ -250,7 +250,7 @@ func (s *Store) complete(v *store.View) {
 }
 
 // Members returns the nodes of the home and the owners of all shards. For a member that is away, it
-// returns the owners that the store has seen last.
+// returns the owners that the store has seen last, and says so.
 func (s *Store) Members(ctx context.Context) (store.View, error) {
 	v, err := s.parts[0].Members(ctx)
 	if err != nil {
@@ -263,7 +263,7 @@ func (s *Store) Members(ctx context.Context) (store.View, error) {
 			there = append(there, p)
 		}
 	}
-	inMembers(ctx, s, there, longestWait, func(ctx context.Context, p *part) (struct{}, error) {
+	answers := inMembers(ctx, s, there, longestWait, func(ctx context.Context, p *part) (struct{}, error) {
 		look, begun := p.beginLook(), p.beginCall()
 		v, err := p.Members(ctx)
 		s.judge(ctx, p, begun, err)
@@ -273,6 +273,14 @@ func (s *Store) Members(ctx context.Context) (store.View, error) {
 		return struct{}{}, err
 	})
 	s.complete(&v)
+
+	fresh := map[*part]bool{s.parts[0]: true}
+	for _, a := range answers {
+		fresh[a.part] = a.err == nil
+	}
+	for i := range v.Owners {
+		v.Owners[i].Old = !fresh[s.partOf(v.Owners[i].Shard)]
+	}
 	return v, nil
 }
 
