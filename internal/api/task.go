@@ -41,8 +41,9 @@ type TaskSession interface {
 	// name. It shows every Write that has returned.
 	States(ctx context.Context, claim model.ClaimRef) ([]TaskState, error)
 	// CodeEnded says that the code of a lost claim has ended, so the engine can give the permits of
-	// the claim to other tasks. A worker whose offer has TellsEnd calls it once for every claim
-	// that it was told to stop as lost, also if the code has never started. It does not block.
+	// the claim to other tasks. A worker whose offer has TellsEnd calls it for every claim that
+	// it was told to stop as lost, also if the code has never started. A repetition has no effect,
+	// and CodeEnded does not block.
 	CodeEnded(claim model.ClaimRef)
 	// Slots changes how many claims the worker may hold: fewer under pressure, none while it
 	// drains. The worker keeps the claims that it has.

@@ -13,9 +13,10 @@ import (
 // permits until the worker says that the code has ended (CodeEnded), or until the worker has left.
 // Only workers whose offer has TellsEnd say so. The claims of other workers never linger.
 
-// moreLingering is how many claims of a worker may linger in addition to its slots. A worker that
-// says when code has ended has no more running code than slots. But the engine may have handed over
-// and stopped further claims before it learns that the code of earlier ones has ended.
+// moreLingering is how many claims of a worker may linger in addition to its slots. The code of at
+// most as many claims runs as the worker has slots. But the engine may hand over and stop further
+// claims before it learns that the code of earlier claims has ended. Above the bound, the permits
+// of a claim become free when the worker is told that the claim is lost.
 const moreLingering = 100
 
 // mayLinger reports whether another claim may linger. The caller must hold the lock.
@@ -41,8 +42,8 @@ func (s *TaskSession) CodeEnded(ref model.ClaimRef) {
 	}
 }
 
-// forgetLingering frees the permits of lingering claims, because nobody will say when their code
-// has ended.
+// forgetLingering frees the permits of lingering claims. The worker leaves, so it can no longer say
+// when the code of these claims has ended.
 func (s *TaskSession) forgetLingering() {
 	s.mu.Lock()
 	refs := slices.Collect(maps.Keys(s.lingering))

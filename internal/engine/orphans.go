@@ -35,7 +35,7 @@ func (b *board) release(now model.Time, id queue.WorkerID, r *model.TaskReport) 
 // is about to hand over. The next claim is durable, so the earlier one has ended.
 func (b *board) stopEarlier(calls []lane.TaskCall) {
 	isExecute := func(c lane.TaskCall) bool { return c.Kind == lane.TaskExecute }
-	if !slices.ContainsFunc(calls, isExecute) {
+	if !slices.ContainsFunc(calls, isExecute) || !b.gate.KeepsPermits() {
 		return
 	}
 	var earlier []flow.WorkerClaim

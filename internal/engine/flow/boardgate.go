@@ -48,8 +48,8 @@ type BoardGate struct {
 	foreign map[model.TaskRef]counted
 	// lingering holds claims that have ended and whose code still runs; see Linger.
 	lingering map[model.ClaimRef]*orphan
-	// kept is zero if there are neither orphans nor lingering claims. Callers may read it without
-	// the lock that protects the rest.
+	// kept is zero if there are neither orphans, resumed or not, nor lingering claims. Callers may
+	// read it without the lock that protects the rest.
 	kept atomic.Int64
 
 	// The current settings.
@@ -159,7 +159,10 @@ func (k *BoardGate) restoreEarlier(ref model.TaskRef) bool {
 		delete(k.resumed, ref)
 		return false
 	}
-	k.orphans[ref], k.resumed[ref] = left[0], left[1:]
+	k.orphans[ref] = left[0]
+	if k.resumed[ref] = left[1:]; len(left) == 1 {
+		delete(k.resumed, ref)
+	}
 	return true
 }
 

@@ -16,9 +16,9 @@ import (
 // permits of the claim until the worker says that the code has ended, or until the worker is gone.
 // The task itself no longer has these permits: its next attempt stands in line for others.
 
-// Linger handles a claim whose end is durable and whose worker was told so, while the code of the
-// claim may still run. The breaker learns the outcome now. The permits belong to the code from now
-// on. Linger does nothing if the claim has no permits here.
+// Linger handles a claim whose end is durable, while the code of the claim may still run. The
+// caller tells the worker that the claim is lost. The breaker learns the outcome now. The permits
+// belong to the code from now on. Linger does nothing if the claim has no permits here.
 func (k *BoardGate) Linger(now model.Time, claim model.ClaimRef) {
 	o, holds := k.takeOrphan(claim)
 	if o == nil {

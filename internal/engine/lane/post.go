@@ -201,8 +201,8 @@ func (l *Lane) unpostOne(now model.Time, e *entry, id string, how queue.Outcome)
 	}
 }
 
-// withhold takes back a hand-over that has not left the lane, because the claim has ended
-// meanwhile. Its permits are free, so its code must not start. If the end is undone, the lane reads
+// withhold takes back a hand-over that has not left the lane, because the claim has ended in the
+// meantime. Its permits are free, so its code must not start. If the end is undone, the lane reads
 // the run again, and hands the claim over.
 func (l *Lane) withhold(claim model.ClaimRef) {
 	l.out.TaskCalls = slices.DeleteFunc(l.out.TaskCalls, func(c TaskCall) bool { return c.Kind == TaskExecute && c.Ref == claim })
