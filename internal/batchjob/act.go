@@ -132,8 +132,8 @@ func isPassing(err error) bool {
 	}
 }
 
-// errTooLate says that an execution needs nothing of the batch any more: it has ended, or another
-// run has replaced the run that the batch has selected.
+// errTooLate says that the batch has nothing left to do for an execution. The execution has ended,
+// or another run has replaced the run that the batch has selected.
 var errTooLate = errors.New("the execution has ended, or has another run")
 
 // one acts on one execution.
