@@ -27,6 +27,22 @@ type Worker interface {
 	Recall(a model.Address, run model.RunID, generation uint64, q model.Query)
 }
 
+// Previewer is a Worker whose code may continue with events before they are committed, so that
+// several turns of a run share one commit (see lane/preview.go). Only workers in the process of the
+// engine are asked.
+type Previewer interface {
+	Worker
+	// Previews reports whether the engine may call Preview.
+	Previews() bool
+	// Preview brings the next events of a run, which are not committed yet. The code continues with
+	// them, and the worker reports turns as usual. But until Confirm says that the events are
+	// durable, the worker starts no step, answers no query and does not release the run. If the
+	// store refuses the events, the engine evicts the run.
+	Preview(run model.RunID, generation uint64, events []model.Event)
+	// Confirm says that all events of a run up to a position are durable.
+	Confirm(run model.RunID, generation uint64, position int64)
+}
+
 // workers holds the workers that have joined this node, over all of its incarnations.
 type workers struct{ roster[lane.WorkerID, Session] }
 
@@ -46,6 +62,10 @@ func (w *workers) call(c *lane.Call) {
 		s.worker.Activate(c.Activation)
 	case lane.CallDeliver:
 		s.worker.Deliver(c.Run, c.Generation, c.Events)
+	case lane.CallPreview:
+		s.worker.(Previewer).Preview(c.Run, c.Generation, c.Events)
+	case lane.CallConfirm:
+		s.worker.(Previewer).Confirm(c.Run, c.Generation, c.Durable)
 	case lane.CallRetry:
 		s.worker.Retry(c.Run, c.Generation, c.ID)
 	case lane.CallQuery:
@@ -82,6 +102,8 @@ func (s *Session) isAway() bool { return !s.node.IsZero() }
 
 // Join adds a worker.
 func (e *Engine) Join(w Worker, offer model.Offer) *Session {
+	p, ok := w.(Previewer)
+	offer.Previews = ok && p.Previews() && offer.Remote.Name == ""
 	s := e.workers.add(func(id lane.WorkerID) *Session {
 		s := &Session{eng: e, id: id, worker: w, offer: offer}
 		s.hands = crew.NewWorkflowHands(w, offer, crew.HandsConfig{Hold: s.hold, Release: s.release, Slots: s.slots})

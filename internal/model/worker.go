@@ -50,6 +50,9 @@ type Offer struct {
 	// callers. Only a worker in the process of the engine can set it: it is never sent over the
 	// network.
 	BuiltIn bool
+	// Previews says that the worker may get events before they are committed; see engine.Previewer.
+	// Only a worker in the process of the engine can set it: it is never sent over the network.
+	Previews bool
 	// Held are the runs that the worker still holds. It got them from an owner that has lost the
 	// connection to the worker.
 	Held []HeldRun

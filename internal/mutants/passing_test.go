@@ -40,14 +40,14 @@ var passing = []mutant{
 	{
 		name:  "a batch does not wait for calls that run ahead",
 		file:  "internal/engine/lane/ahead.go",
-		old:   "		b.until = now.Add(l.cfg.AheadWait)\n",
-		new:   "		b.until = now\n",
+		old:   "		b.until, b.last = now.Add(l.cfg.AheadWait), ",
+		new:   "		b.until, b.last = now, ",
 		tests: [][]string{laneTest("TestCallRunsAhead$")},
 	},
 	{
 		name:  "a batch waits for slow calls again and again",
 		file:  "internal/engine/lane/ahead.go",
-		old:   "		l.slow[j.entry.kind()] = true\n",
+		old:   "		l.noteSlow(now, j.entry, j.since)\n",
 		new:   "		_ = j\n",
 		tests: [][]string{laneTest("TestBatchDoesNotWaitForSlowCalls$")},
 	},

@@ -30,6 +30,8 @@ type engine struct {
 	held   bool
 	events []model.Event
 	told   int   // events that the worker has received
+	sure   int   // events of these that are confirmed; the others are a preview
+	due    int64 // position of the last confirmed event that the worker must answer
 	news   int64 // position of the last event that the worker must answer
 	seen   int64 // the last position that the last turn of the worker had seen or had run ahead of
 	busy   bool  // the last turn of the worker said that a body runs
@@ -50,6 +52,7 @@ type engine struct {
 	end      *model.Close
 	endSeen  int64
 	diverged int
+	previews int
 	problems []string
 
 	bodies []*body // blocked bodies
@@ -106,6 +109,9 @@ func (e *engine) Report(_ context.Context, t model.Turn) error {
 func (e *engine) Release(_ model.RunID, gen uint64, seen int64, waits []model.Reason) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if gen == e.gen && e.sure < e.told {
+		e.problem("the worker releases the run while it has a preview")
+	}
 	if gen == e.gen && seen == e.last() && len(e.reports) == 0 {
 		e.released, e.waits = true, waits
 	}
@@ -125,6 +131,9 @@ func (e *engine) Leave(context.Context) error { return nil }
 func (e *engine) Answer(_ model.RunID, gen, id uint64, out model.Payload, f *model.Failure) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if gen == e.gen && e.sure < e.told {
+		e.problem("the worker answers query %d while it has a preview", id)
+	}
 	if gen == e.gen {
 		e.answers[id] = answer{out, f}
 	}
@@ -151,6 +160,7 @@ func (e *engine) reactivate(n int) {
 	e.gen++
 	e.held, e.told, e.reports, e.released = true, n, nil, false
 	e.news, e.seen, e.busy = int64(n), -1, true
+	e.sure, e.due = n, int64(n)
 	a := api.Activation{Start: &e.start, Generation: e.gen, Events: slices.Clone(e.events[:n]), Now: e.now()}
 	w := e.w
 	e.mu.Unlock()
@@ -340,9 +350,48 @@ func (e *engine) deliver(n int) {
 			e.news = events[i].Seq
 		}
 	}
+	e.sure, e.due = e.told, e.news
 	gen := e.gen
 	e.mu.Unlock()
 	e.w.Deliver(e.start.Run, gen, events)
+	synctest.Wait()
+}
+
+// mayPreview reports whether the worker may get events that are not committed: it has answered all
+// committed ones, and it runs no step.
+func (e *engine) mayPreview() bool {
+	isStep := func(r model.Reason) bool { return r.Code == model.WaitStep }
+	return e.held && e.w.Previews() && e.told < len(e.events) && !e.busy && e.seen >= e.due && len(e.waits) > 0 && !slices.ContainsFunc(e.waits, isStep)
+}
+
+// preview brings the next events to the worker before they are committed.
+func (e *engine) preview(n int) {
+	e.mu.Lock()
+	if len(e.bodies) > len(e.interrupted) {
+		e.problem("a preview while %d bodies run", len(e.bodies))
+	}
+	events := slices.Clone(e.events[e.told : e.told+n])
+	e.told += n
+	for i := range events {
+		if events[i].Kind.News() {
+			e.news = events[i].Seq
+		}
+	}
+	gen := e.gen
+	e.previews++
+	e.mu.Unlock()
+	e.w.Preview(e.start.Run, gen, events)
+	synctest.Wait()
+}
+
+// confirm says that the first n events of the preview are committed.
+func (e *engine) confirm(n int) {
+	e.mu.Lock()
+	e.sure += n
+	e.due = min(e.news, int64(e.sure))
+	gen, sure := e.gen, e.sure
+	e.mu.Unlock()
+	e.w.Confirm(e.start.Run, gen, int64(sure))
 	synctest.Wait()
 }
 
@@ -398,6 +447,8 @@ func (e *engine) settle() {
 			e.apply()
 		case news > 0 && held:
 			e.deliver(news)
+		case e.sure < e.told && held:
+			e.confirm(e.told - e.sure)
 		case bodies > 0:
 			e.letGo(0)
 		default:
@@ -453,6 +504,9 @@ func (e *engine) stepOf(name string, opts ...func(*replay.Step)) *replay.Step {
 		e.mu.Lock()
 		id := fmt.Sprintf("%s@%d", info.IdempotencyKey(), info.Attempt())
 		e.ran[id]++
+		if e.held && e.sure < e.told {
+			e.problem("step %s begins while the worker has a preview", id)
+		}
 		b := &body{name: name, free: make(chan struct{})}
 		auto := e.auto
 		if !auto {

@@ -273,7 +273,7 @@ func (m *machine) advance(guest bool) bool {
 		if len(m.commands) > 0 || m.untold && (m.tell || m.worthTelling()) || m.unanswered && (m.tell || m.atRest()) {
 			return m.flush(guest)
 		}
-		if len(m.ahead) == 0 && r.hasQueries() {
+		if m.isCommitted() && r.hasQueries() {
 			r.retire(r.answerQueries)
 			return false
 		}

@@ -70,6 +70,14 @@ func (s *sim) actions() []func() {
 		add(func() { e.deliver(news) })
 		add(func() { e.deliver(1) })
 	}
+	if e.held && e.sure < e.told {
+		add(func() { e.confirm(e.told - e.sure) })
+		add(func() { e.confirm(1) })
+	}
+	if e.mayPreview() {
+		add(func() { e.preview(news) })
+		add(func() { e.preview(1) })
+	}
 
 	for i := range e.bodies {
 		add(func() { e.letGo(i) })

@@ -53,7 +53,7 @@ func (r *run) answerQueries() {
 	r.mu.Lock()
 	queries := r.queries
 	r.queries = nil
-	r.mail.Store(len(r.inbox)+len(r.retries) > 0 || r.evicted)
+	r.mail.Store(len(r.inbox)+len(r.retries) > 0 || r.evicted || r.confirmed != r.durable)
 	r.mu.Unlock()
 
 	s := r.w.awaitSession()

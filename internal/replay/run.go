@@ -27,6 +27,9 @@ type run struct {
 	// they are never changed.
 	events []*model.Event
 	room   [4]*model.Event // room for the first of them
+	// The events up to this position are durable. The worker has a preview of the others; see
+	// preview.go.
+	durable int64
 	// drops maps the position of each signal that an operator dropped to the index of the event
 	// before which the signal disappears; see drop.go
 	drops map[int64]int
@@ -50,6 +53,7 @@ type run struct {
 	lost     bool // the owner has lost the session with this worker
 	unloaded bool // this worker no longer has the run
 
+	confirmed int64 // like durable, with what has arrived since
 	inbox     []*model.Event
 	inboxRoom [1]*model.Event // room for the first of them
 	retries   []string
@@ -75,6 +79,7 @@ func newRun(w *Worker, a *model.Activation, code Code) *run {
 		busy: true,
 	}
 	r.events, r.inbox = pointers(r.room[:0], a.Events), r.inboxRoom[:0]
+	r.durable, r.confirmed = int64(len(a.Events)), int64(len(a.Events))
 	r.lastUsed.Store(w.tick.Load())
 	for _, e := range r.events {
 		r.noteDrop(e)
@@ -104,13 +109,16 @@ func (r *run) begin() {
 
 // deliver puts events into the mailbox. If no goroutine holds the baton, the caller takes it and
 // feeds the events itself, up to the point where code must run.
-func (r *run) deliver(events []model.Event) {
+func (r *run) deliver(events []model.Event, durable bool) {
 	r.mu.Lock()
 	if r.evicted {
 		r.mu.Unlock()
 		return
 	}
 	r.inbox = pointers(r.inbox, events)
+	if durable {
+		r.confirmed = events[len(events)-1].Seq
+	}
 	r.released = false
 	for i := range events {
 		if events[i].Kind == model.EventCancelRequest {
@@ -179,6 +187,7 @@ func (r *run) collect() bool {
 		}
 	}
 
+	r.durable = r.confirmed
 	clear(r.inbox)
 	r.inbox = r.inbox[:0]
 	r.mail.Store(len(r.retries)+len(r.queries) > 0)
@@ -194,7 +203,7 @@ func (r *run) takeRetries() []string {
 	defer r.mu.Unlock()
 	ids := r.retries
 	r.retries = nil
-	r.mail.Store(len(r.inbox)+len(r.queries) > 0 || r.evicted)
+	r.mail.Store(len(r.inbox)+len(r.queries) > 0 || r.evicted || r.confirmed != r.durable)
 	return ids
 }
 
@@ -203,8 +212,8 @@ func (r *run) takeRetries() []string {
 func (r *run) layDown() bool {
 	r.mu.Lock()
 	m := r.m
-	if len(r.inbox) > 0 || r.evicted ||
-		m.live && !m.closed && m.settling == nil && (len(r.retries) > 0 || len(r.queries) > 0 && len(m.ahead) == 0) {
+	if len(r.inbox) > 0 || r.evicted || r.durable != r.confirmed ||
+		m.live && !m.closed && m.settling == nil && (len(r.retries) > 0 || len(r.queries) > 0 && m.isCommitted()) {
 		r.mu.Unlock()
 		return false
 	}

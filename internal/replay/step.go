@@ -197,7 +197,7 @@ func (w *Worker) warnLoop(a *ask) {
 // atLeisure reports whether only the coroutine that asks has work to do. That means: the code has
 // reached the end of the history, everything that it has seen is committed, and no event waits.
 func (m *machine) atLeisure() bool {
-	return !m.unproven() && m.live && len(m.ahead) == 0 && len(m.toStart) == 0 && m.fed == len(m.r.events) && !m.r.mail.Load()
+	return !m.unproven() && m.live && m.isCommitted() && len(m.toStart) == 0 && m.fed == len(m.r.events) && !m.r.mail.Load()
 }
 
 // mayInline decides whether the only coroutine may run the body itself, and takes a slot for it.
@@ -216,7 +216,7 @@ func (m *machine) startSteps() bool {
 		}
 	}
 
-	if len(m.toStart) == 0 || len(m.ahead) > 0 || m.w.draining.Load() {
+	if len(m.toStart) == 0 || !m.isCommitted() || m.w.draining.Load() {
 		return false
 	}
 

@@ -163,12 +163,12 @@ func (m *machine) atRest() bool {
 
 // quiet reports whether no body of the run runs, and every reported event has come back.
 func (m *machine) quiet() bool {
-	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && m.outstanding.Load() == 0 && m.r.bodies.Load() == 0
+	return m.live && !m.closed && m.settling == nil && m.isCommitted() && m.outstanding.Load() == 0 && m.r.bodies.Load() == 0
 }
 
 // idle reports whether the run may be released, because only an event from outside can move it. No
 // body runs or must run.
 func (m *machine) idle() bool {
-	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && len(m.toStart) == 0 && m.missing == 0 &&
+	return m.live && !m.closed && m.settling == nil && m.isCommitted() && len(m.toStart) == 0 && m.missing == 0 &&
 		m.outstanding.Load() == 0 && m.skipped.Load() == 0 && m.r.bodies.Load() == 0
 }

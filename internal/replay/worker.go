@@ -251,7 +251,7 @@ func (w *Worker) findRun(id model.RunID, generation uint64) *run {
 // Deliver brings further events.
 func (w *Worker) Deliver(id model.RunID, generation uint64, events []model.Event) {
 	if r := w.findRun(id, generation); r != nil {
-		r.deliver(events)
+		r.deliver(events, true)
 	}
 }
 

@@ -12,6 +12,11 @@ import (
 // the call is still open, both share one commit, and the call needs no row. So the lane waits a
 // moment for such results before it seals a batch (Config.AheadWait).
 
+// A workflow that makes several calls, one after the other, adds more and more to the open batch.
+// The lane waits for each of its calls and turns, but for all of them together at most maxHops
+// times as long as for one.
+const maxHops = 4
+
 // runsAhead notes that a worker has got calls, if one of them is stored by the open batch. The lane
 // does not wait for calls of a kind that was slow the last time.
 func (l *Lane) runsAhead(j *job) {
@@ -22,6 +27,7 @@ func (l *Lane) runsAhead(j *job) {
 	for _, it := range j.items {
 		if it.Seq >= first {
 			l.open.ahead = append(l.open.ahead, j)
+			l.open.prolong(j.since.Add(l.cfg.AheadWait))
 			return
 		}
 	}
@@ -42,33 +48,52 @@ func (l *Lane) noteSpeed(now model.Time, j *job) {
 	}
 }
 
-// waitsForCalls reports whether the open batch stays open for the results of calls that run ahead.
-// It does not while an unreadable message waits for the end of the open batch (see moveAside).
+// waitsForCalls reports whether the open batch stays open for the results of calls that run ahead,
+// or for turns of workers that have a preview of it. It does not while an unreadable message waits
+// for the end of the open batch (see moveAside).
 func (l *Lane) waitsForCalls(now model.Time) bool {
 	b := l.open
-	if len(b.ahead) == 0 || l.batchFull() || l.backlog.len() > 0 || l.recovery.careful() {
+	if len(b.ahead)+len(b.previews) == 0 || l.batchFull() || l.backlog.len() > 0 || l.recovery.careful() {
 		return false
 	}
 	if at := l.nextAsideTry(); at != 0 && at <= now {
 		return false
 	}
 	if b.until == 0 {
-		b.until = now.Add(l.cfg.AheadWait)
+		b.until, b.last = now.Add(l.cfg.AheadWait), now.Add(maxHops*l.cfg.AheadWait)
 	}
 	if now < b.until {
 		return true
 	}
 
 	for _, j := range b.ahead {
-		l.slow[j.entry.kind()] = true
+		l.noteSlow(now, j.entry, j.since)
+	}
+	for _, e := range b.previews {
+		l.noteSlow(now, e, e.hold.preview.since)
 	}
 	return false
 }
 
-// aheadWake returns when the lane seals the open batch without the results of calls that run ahead;
-// zero if it does not wait for such calls.
+// noteSlow notes that a worker has not answered in time. A worker that got its work only a moment
+// ago is not slow: the batch has waited for other workers before.
+func (l *Lane) noteSlow(now model.Time, e *entry, since model.Time) {
+	if now >= since.Add(l.cfg.AheadWait) {
+		l.slow[e.kind()] = true
+	}
+}
+
+// prolong lets a batch that waits for workers wait for another one.
+func (b *building) prolong(until model.Time) {
+	if b.until != 0 {
+		b.until = max(b.until, min(b.last, until))
+	}
+}
+
+// aheadWake returns when the lane seals the open batch without the results of calls that run ahead
+// and without the turns of workers that have a preview; zero if it does not wait for them.
 func (l *Lane) aheadWake() model.Time {
-	if l.flight != nil || len(l.open.ahead) == 0 {
+	if l.flight != nil || len(l.open.ahead)+len(l.open.previews) == 0 {
 		return 0
 	}
 	return l.open.until

@@ -32,9 +32,12 @@ type building struct {
 	asides   []Aside       // messages that the batch moves out of the way
 
 	// ahead has the hand-overs of calls that the batch stores and that workers already run, and
-	// until says how long the batch waits for their results; see ahead.go.
-	ahead []*job
-	until model.Time
+	// previews has the runs whose workers have a preview of the batch and have not answered it.
+	// until says how long the batch waits for these workers, and last how long it may wait for
+	// workers in all; see ahead.go and preview.go.
+	ahead       []*job
+	previews    []*entry
+	until, last model.Time
 }
 
 type effectKind uint8

@@ -128,6 +128,9 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		}
 		l.forget(e)
 		e.tasks.unwarn()
+		if e.hold.hasPreview() {
+			e.hold.preview.spoiled = true
+		}
 	}
 
 	// Workers that were about to lose a run keep it. The loop goes backwards, so that the
@@ -297,6 +300,7 @@ func (l *Lane) applyChunks(now model.Time) {
 		l.MailWaits()
 
 		for _, e := range l.sortedEntries(func(*entry) bool { return true }) {
+			l.takeSpoiled(now, e)
 			if e.isEntity() {
 				l.operate(now, e)
 			}

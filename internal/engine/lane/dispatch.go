@@ -14,6 +14,9 @@ import (
 // its code may be newer.
 func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer, s Capacity) {
 	l.workers.add(id, s)
+	if o.Previews {
+		l.workers.previews[id] = true
+	}
 	for _, name := range o.Workflows {
 		l.offer(now, kind{o.Tenant, name}, offer{id: id, version: o.Version, pinned: slices.Contains(o.Pinned, name)})
 	}
@@ -267,7 +270,8 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 
 	switch {
 	case e.run() != run:
-	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.mustLeave(e)):
+	case !e.hold.free() && e.hold.preview.spoiled: // see takeSpoiled
+	case !e.hold.free() && e.hold.busy && !e.hold.hasPreview() && (e.hold.withheld || l.mustLeave(e)):
 		// The run stops here, between two steps. The lane sends the worker no further events, so
 		// the worker starts no step. The worker may finish the step that it is running (see
 		// noteTurn).
@@ -295,8 +299,13 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 	}
 }
 
-// tell sends events to the worker, unless the worker got them with the activation.
+// tell sends events to the worker, unless the worker got them with the activation. If the worker
+// has a preview of events, tell says that they are durable.
 func (l *Lane) tell(e *entry, events []model.Event) {
+	if len(events) == 0 || e.hold.preview.spoiled {
+		return // a spoiled run leaves its worker, see takeSpoiled
+	}
+	e.hold.notePreview(events)
 	if events = e.hold.tell(events); len(events) > 0 {
 		l.out.Calls = append(l.out.Calls, Call{Kind: CallDeliver, Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen, Events: events})
 	}
@@ -322,7 +331,8 @@ func (l *Lane) whyLeave(e *entry) string {
 func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step string) {
 	switch {
 	case e.run() != run:
-	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.mustLeave(e)):
+	case !e.hold.free() && e.hold.preview.spoiled: // see takeSpoiled
+	case !e.hold.free() && e.hold.busy && !e.hold.hasPreview() && (e.hold.withheld || l.mustLeave(e)):
 		e.hold.withheld = true // the next worker finds that the back-off is over
 	case !e.hold.free() && (e.hold.withheld || l.mustLeave(e)):
 		l.takeBack(now, e, l.whyLeave(e))

@@ -58,6 +58,8 @@ type rig struct {
 	// slots are the slots of workers. Each worker gets limit of them; 0 means any number.
 	slots map[lane.WorkerID]*slots
 	limit int
+	// previews says that workers of workflows may get previews of events.
+	previews bool
 
 	// held is what the workers themselves believe that they hold.
 	held map[model.RunID]*holding
@@ -100,8 +102,11 @@ type holding struct {
 	gen    uint64
 	start  model.Start
 	events []model.Event
-	retry  []string
-	asked  []model.Query
+	// durable is the position up to which the worker knows that the events are durable. The others
+	// are a preview.
+	durable int64
+	retry   []string
+	asked   []model.Query
 }
 
 const (
@@ -266,6 +271,17 @@ func (r *rig) call(c lane.Call) {
 		}
 		r.notPaused(h, "told of events")
 		r.feed(h, c.Events)
+	case lane.CallPreview:
+		if h == nil || h.gen != c.Generation || h.worker != c.Worker || !r.previews || len(c.Events) == 0 {
+			r.t.Fatalf("a preview of %s for generation %d, which is not held by a worker that takes it", c.Run, c.Generation)
+		}
+		r.append(h, c.Events)
+	case lane.CallConfirm:
+		if h == nil || h.gen != c.Generation || h.worker != c.Worker || c.Durable <= h.durable || c.Durable > int64(len(h.events)) {
+			r.t.Fatalf("a confirmation of %d events of %s for generation %d: %+v", c.Durable, c.Run, c.Generation, h)
+		}
+		r.notPaused(h, "told that events are durable")
+		r.confirm(h, c.Durable)
 	case lane.CallRetry:
 		if h == nil || h.gen != c.Generation {
 			r.t.Fatalf("a retry of %s for generation %d, which is not held", c.Run, c.Generation)
@@ -293,14 +309,33 @@ func (r *rig) call(c lane.Call) {
 // feed hands events to the code. It checks that the events are durable and follow without a gap.
 func (r *rig) feed(h *holding, events []model.Event) {
 	r.t.Helper()
+	r.append(h, events)
+	r.confirm(h, int64(len(h.events)))
+}
+
+// confirm notes that the events that the code knows are durable, up to a position.
+func (r *rig) confirm(h *holding, position int64) {
+	r.t.Helper()
+	h.durable = position
+	stored := r.history(h.start.Address, h.start.Run)
+	if int64(len(stored)) < position {
+		r.t.Fatalf("L2: event %d of %s is confirmed, but only %d are durable", position, h.start.Run, len(stored))
+	}
+	for i := range h.events[:position] {
+		if e, s := &h.events[i], &stored[i]; e.ID != s.ID || e.Kind != s.Kind || e.At != s.At {
+			r.t.Fatalf("event %d of %s is %s %s at its worker, and %s %s in the store", i+1, h.start.Run, e.Kind, e.ID, s.Kind, s.ID)
+		}
+	}
+}
+
+// append hands events to the code. It checks that they follow without a gap.
+func (r *rig) append(h *holding, events []model.Event) {
+	r.t.Helper()
 	for _, e := range events {
 		if e.Seq != int64(len(h.events))+1 {
 			r.t.Fatalf("%s is fed event %d, want %d", h.start.Run, e.Seq, len(h.events)+1)
 		}
 		h.events = append(h.events, e)
-	}
-	if stored := r.history(h.start.Address, h.start.Run); len(stored) < len(h.events) {
-		r.t.Fatalf("L2: %s is fed event %d, but only %d are durable", h.start.Run, len(h.events), len(stored))
 	}
 }
 
@@ -592,7 +627,7 @@ func (r *rig) join(w lane.WorkerID, workflows ...string) {
 	if len(workflows) == 0 {
 		workflows = []string{"wf"}
 	}
-	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: workflows}, r.slotsOf(w))
+	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: workflows, Previews: r.previews}, r.slotsOf(w))
 	r.take()
 }
 

@@ -136,6 +136,7 @@ func (l *Lane) run(now model.Time, b *building) {
 
 	// Entries that waited for the commit continue, or leave memory.
 	for _, e := range b.entries {
+		l.confirmPreview(e)
 		if e.isEntity() {
 			l.endFreeing(now, e, b)
 			l.makeViews(now, e)

@@ -88,6 +88,7 @@ type holding struct {
 	retrying []string // steps that the worker has to repeat, until it reports on them
 	weight   int      // bytes of room that the run takes
 	seat     seat     // the slot of the worker, while it is busy with the run
+	preview  preview
 }
 
 // free reports whether no worker holds the run.
@@ -100,6 +101,7 @@ func (h *holding) by(w WorkerID, gen uint64) bool { return h.worker == w && h.ge
 func (h *holding) give(s seat, gen uint64, run model.RunID, events int) {
 	told := int64(events)
 	*h = holding{worker: s.worker, run: run, gen: gen, busy: true, told: told, news: told, weight: h.weight, seat: s}
+	h.preview.sure, h.preview.news, h.preview.heard = told, told, -1
 }
 
 // giveBack notes that a worker keeps the run that it was about to lose. The worker does not learn
@@ -128,13 +130,19 @@ func (h *holding) tell(events []model.Event) []model.Event {
 	if len(events) == 0 {
 		return nil
 	}
+	h.note(events)
+	h.preview.sure, h.preview.news, h.preview.due = h.told, h.news, false
+	return events
+}
+
+// note notes that the worker gets events.
+func (h *holding) note(events []model.Event) {
 	h.told = events[len(events)-1].Seq
 	for i := range events {
 		if events[i].Kind.News() {
 			h.news, h.busy = events[i].Seq, true
 		}
 	}
-	return events
 }
 
 // retry notes that the worker has to repeat a step.

@@ -102,6 +102,10 @@ const (
 	CallEvict
 	CallQuery
 	CallRecall
+	// CallPreview brings events that are not committed yet, and CallConfirm says later that they
+	// are; see preview.go. Only workers whose offer has Previews get these calls.
+	CallPreview
+	CallConfirm
 	// CallTaken answers a turn that recorded no event. It says that the lane has applied the turn,
 	// and that the effects of the turn are durable.
 	CallTaken
@@ -120,6 +124,7 @@ type Call struct {
 	Moves      bool          // for CallEvict: the run continues under another owner
 	Address    model.Address // for CallRecall
 	Query      *model.Query
+	Durable    int64 // for CallConfirm: all events up to this position are durable
 }
 
 // TaskCallKind says which method of a task worker to call.

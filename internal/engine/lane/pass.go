@@ -53,6 +53,9 @@ func (l *Lane) passOn(now model.Time) {
 		b.bytes -= in.origin.message.Size()
 		in.since = now
 		l.applyWatched(now, e, in)
+		if in.is(model.MessageAnswer) || in.is(model.MessageGrant) {
+			l.previewFor(now, e)
+		}
 	}
 
 	clear(b.outgoing)

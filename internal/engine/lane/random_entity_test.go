@@ -43,6 +43,7 @@ func newVillage(t *rapid.T) *village {
 		c.AheadWait = rapid.SampledFrom([]time.Duration{0, time.Millisecond}).Draw(t, "ahead")
 	}), calls: map[any]*asked{}, posted: map[string]store.RequestKey{}, issued: map[uint64]int{}, calm: true}
 	v.limit = rapid.IntRange(0, 3).Draw(t, "slots")
+	v.previews = v.cfg.AheadWait > 0 && rapid.Bool().Draw(t, "previews")
 	v.join(1)
 	v.joinEntities(1)
 	for _, k := range lockers {

@@ -25,6 +25,7 @@ func (l *Lane) reuse(b *building) {
 	clear(b.trail)
 	clear(b.marked)
 	clear(b.ahead)
+	clear(b.previews)
 	clear(t.Starts)
 	clear(t.Closes)
 	clear(t.Events)
@@ -35,6 +36,7 @@ func (l *Lane) reuse(b *building) {
 	*b = building{
 		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0], facts: b.facts[:0], trail: b.trail[:0], marked: b.marked[:0],
 		ahead:    b.ahead[:0],
+		previews: b.previews[:0],
 		outgoing: b.outgoing[:0], inputs: b.inputs[:0],
 		batch: store.Batch{
 			Deletes: t.Deletes[:0], Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0], Passed: t.Passed[:0],

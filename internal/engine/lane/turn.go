@@ -33,10 +33,11 @@ func (in *turnInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 // apply records the turn. If the turn ended this run, apply gives the next run to a worker.
 func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
-	if !e.isHeld(t, in.worker) {
+	if !e.isHeld(t, in.worker) || e.hold.isSpoiled(t) {
 		l.applyStaleTurn(now, e, in)
 		return
 	}
+	l.endPreview(now, e, t)
 
 	var next model.RunID
 	if t.Close != nil && (t.Close.Status == model.Continued || core.MayRepeat(e.x, t.Close)) {
@@ -63,6 +64,7 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		only := *t
 		only.Ahead, only.Close, only.Waits = 0, nil, nil
 		t = &only
+		e.hold.preview.still = false
 	}
 	if b == nil {
 		l.noteTurn(now, e, t)
@@ -192,7 +194,7 @@ func (in *releaseInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 // the run.
 func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
-	if !e.isHeld(t, in.worker) {
+	if !e.isHeld(t, in.worker) || e.hold.isSpoiled(t) {
 		l.skip(e, in)
 		return
 	}

@@ -22,6 +22,7 @@ type workers struct {
 	here     map[WorkerID]bool
 	leaving  map[WorkerID]bool
 	away     map[WorkerID]bool // workers of other nodes
+	previews map[WorkerID]bool // workers that may get previews of events, see preview.go
 
 	slots   map[WorkerID]Capacity // slots of workers that take a limited number of runs and calls
 	offered map[WorkerID][]ownOffer
@@ -65,7 +66,7 @@ func (o *offer) canContinue(pin string) bool {
 func newWorkers(cfg *Config) workers {
 	lanes := uint64(cfg.Lanes)
 	return workers{
-		offers: map[kind][]offer{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, here: map[WorkerID]bool{}, leaving: map[WorkerID]bool{}, away: map[WorkerID]bool{},
+		offers: map[kind][]offer{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, here: map[WorkerID]bool{}, leaving: map[WorkerID]bool{}, away: map[WorkerID]bool{}, previews: map[WorkerID]bool{},
 		slots: map[WorkerID]Capacity{}, offered: map[WorkerID][]ownOffer{}, lines: map[kind][]*slotLine{}, lane: int(cfg.Ref.Lane),
 		gen: uint64(cfg.Ref.Epoch)<<32/lanes*lanes + uint64(cfg.Ref.Lane), step: lanes,
 	}
@@ -137,6 +138,7 @@ func (w *workers) remove(id WorkerID) {
 	delete(w.here, id)
 	delete(w.slots, id)
 	delete(w.away, id)
+	delete(w.previews, id)
 }
 
 // pick chooses in turn among the workers that offer the kind and can continue a run that is pinned

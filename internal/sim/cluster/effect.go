@@ -33,13 +33,16 @@ func (sh *shell) checkCall(c *lane.Call) {
 
 	case lane.CallDeliver:
 		sh.mayGoOn(s.Stored(c.Run, c.Events, "a worker"), "told of events")
-		for _, w := range sh.inc.p.Workers {
-			if w.ID != c.Worker {
-				continue
-			}
-			if h := w.Held[c.Run]; h != nil && h.Gen == c.Generation && c.Events[0].Seq != h.Last()+1 {
-				s.Fail("worker %d of %s gets event %d of %s after event %d", w.ID, sh.inc.name(), c.Events[0].Seq, scenario.Short(c.Run), h.Last())
-			}
+		sh.checkOrder(c)
+
+	case lane.CallPreview:
+		sh.checkOrder(c)
+
+	case lane.CallConfirm:
+		r := s.Stored(c.Run, nil, "a worker")
+		sh.mayGoOn(r, "told that events are durable")
+		if c.Durable > int64(len(r.Events)) {
+			s.Fail("L2: a worker hears that event %d of %s is durable, and the store has %d", c.Durable, scenario.Short(c.Run), len(r.Events))
 		}
 
 	case lane.CallRetry:
@@ -66,7 +69,24 @@ func (sh *shell) checkCall(c *lane.Call) {
 		if strings.HasPrefix(c.Reason, "stale") {
 			s.Did(scenario.OpStale)
 		}
+		if strings.Contains(c.Reason, "preview") {
+			s.Did(scenario.OpSpoiled)
+		}
 		sh.checkTaken(c, r)
+	}
+}
+
+// checkOrder checks that a worker gets the events of a run without a gap.
+func (sh *shell) checkOrder(c *lane.Call) {
+	if len(c.Events) == 0 {
+		sh.s.Fail("worker %d of %s gets nothing for %s", c.Worker, sh.inc.name(), scenario.Short(c.Run))
+	}
+	w := sh.inc.p.worker(c.Worker)
+	if w == nil {
+		return
+	}
+	if h := w.Held[c.Run]; h != nil && h.Gen == c.Generation && c.Events[0].Seq != h.Last()+1 {
+		sh.s.Fail("worker %d of %s gets event %d of %s after event %d", w.ID, sh.inc.name(), c.Events[0].Seq, scenario.Short(c.Run), h.Last())
 	}
 }
 

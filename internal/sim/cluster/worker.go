@@ -45,7 +45,7 @@ func (sh *shell) mayGoOn(r *oracle.Run, what string) {
 func (p *Proc) Join(bad bool, version string) {
 	p.nextID++
 	w := &worker.Worker{Oracle: p.Cluster.Oracle, Process: p.Process, Host: p, ID: p.nextID, Bad: bad, Held: map[model.RunID]*worker.Hold{}}
-	w.Offer = model.Offer{Name: "sim", Tenant: scenario.Tenant, Workflows: p.Cluster.WorkflowTypes(), Slots: p.Cluster.Plan.Slots}
+	w.Offer = model.Offer{Name: "sim", Tenant: scenario.Tenant, Workflows: p.Cluster.WorkflowTypes(), Slots: p.Cluster.Plan.Slots, Previews: p.Cluster.Has(scenario.Previews)}
 
 	if bad {
 		p.Cluster.Hurt(scenario.FaultBadWorker)
@@ -116,6 +116,14 @@ func (p *Proc) call(c *lane.Call) {
 	case lane.CallDeliver:
 		if h != nil {
 			h.Deliver(c.Events)
+		}
+	case lane.CallPreview:
+		if h != nil {
+			h.Preview(c.Events)
+		}
+	case lane.CallConfirm:
+		if h != nil {
+			h.Confirm(c.Durable)
 		}
 	case lane.CallRetry:
 		if h != nil {

@@ -111,12 +111,17 @@ func (l *ledger) sectionsOver(b *store.Batch, r *Run) {
 func (l *ledger) checkLocks(b *store.Batch, n *holding, before *model.Entity, t *traces, taken []model.MailboxItem) {
 	name := n.Address.Name
 	had := map[int64]model.Link{}
+	var owners []model.Link // in order
 	if before.Locked() {
 		had[before.Epoch] = before.Holder
+		owners = append(owners, before.Holder)
 	}
 
 	for _, m := range grantsIn(b, name) {
 		l.grants(b, n, m, taken)
+		if _, again := had[m.Epoch]; !again {
+			owners = append(owners, n.owner)
+		}
 		had[m.Epoch] = n.owner
 	}
 
@@ -135,19 +140,27 @@ func (l *ledger) checkLocks(b *store.Batch, n *holding, before *model.Entity, t 
 		n.forced = max(n.forced, epoch)
 	}
 
-	plain := false
+	// A section may get the lock, make calls and release the lock in one batch. So the deeds must
+	// follow the order of the owners, and a plain deed comes between two owners.
+	held := before.Locked()
 	for _, id := range t.applied {
-		switch d := l.Doings[id]; {
-		case d.Section == "":
-			plain = true
+		d := l.Doings[id]
+		if d.Section == "" {
 			if before.Locked() && !freed {
 				l.Fail("L24: deed %x is applied to %s while %s of %s holds it", id, name, before.Holder.ID, scenario.Short(before.Holder.Run))
 			}
-		case plain || before.Holder != (model.Link{Address: d.link.Address, Run: d.link.Run, ID: d.Section}):
-			l.Fail("L24: deed %x is applied to %s, which its section %s does not hold", id, name, d.Section)
-		default:
-			l.s.Did(scenario.OpDeedLocked)
+			if held {
+				owners, held = owners[1:], false
+			}
+			continue
 		}
+
+		i := slices.Index(owners, model.Link{Address: d.link.Address, Run: d.link.Run, ID: d.Section})
+		if i < 0 {
+			l.Fail("L24: deed %x is applied to %s, which its section %s does not hold", id, name, d.Section)
+		}
+		owners, held = owners[i:], true
+		l.s.Did(scenario.OpDeedLocked)
 	}
 }
 

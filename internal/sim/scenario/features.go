@@ -8,7 +8,7 @@ import (
 
 // Feature is a set of features. A feature is something that some simulations have and other
 // simulations do not have.
-type Feature uint32
+type Feature uint64
 
 // The features. The table says which seeds have them.
 const (
@@ -44,6 +44,7 @@ const (
 	LeaseLengths                     // nodes have leases of different lengths
 	AheadWaits                       // batches wait for the results of calls that run ahead
 	Lingering                        // the code of lost claims needs a moment to end
+	Previews                         // workers get events before they are committed
 	allFeatures  = iota
 )
 
@@ -226,6 +227,11 @@ var table = [allFeatures]row{
 	{
 		feature: Lingering, name: "lingering", lots: []lot{{of: 258, at: []uint64{5, 17, 35, 47, 65, 77, 107, 119, 137, 155, 173, 203, 233, 251}}}, needs: Tasks | Retention | Gates, late: true,
 		about: "the code of a lost claim runs on for a while, and keeps the permits of the claim",
+	},
+	{
+		// Only workers in the process of their node get previews.
+		feature: Previews, name: "previews", lots: []lot{{of: 66, at: []uint64{6, 36}}, {of: 77, at: []uint64{8, 50}}}, needs: Entities | AheadWaits, excludes: Outliving, late: true,
+		about: "workers get answers and grants of locks before they are committed, and report turns",
 	},
 }
 

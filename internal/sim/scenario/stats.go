@@ -64,6 +64,8 @@ const (
 	OpReadRefused
 	OpAhead
 	OpDiverged
+	OpPreview
+	OpSpoiled
 	OpReleased
 	OpEvicted
 	OpStale
@@ -262,7 +264,7 @@ var opNames = [opCount]string{
 	OpVerify: "verify", OpLanded: "unknown landed", OpResent: "unknown resent", OpCareful: "careful", OpStarted: "started",
 	OpAttached: "attached", OpRepeated: "request repeated", OpConflict: "conflict", OpNotFound: "not found",
 	OpRefusedFull: "refused full", OpRemote: "remote", OpAwaited: "awaited", OpRan: "ran", OpAwaitedRemote: "awaited remote",
-	OpRead: "read", OpReadRefused: "read refused", OpAhead: "ran ahead", OpDiverged: "diverged", OpReleased: "released",
+	OpRead: "read", OpReadRefused: "read refused", OpAhead: "ran ahead", OpDiverged: "diverged", OpPreview: "preview", OpSpoiled: "preview spoiled", OpReleased: "released",
 	OpEvicted: "evicted", OpStale: "stale turn", OpWorkerLeft: "worker left", OpSwept: "swept", OpWentOn: "went on",
 	OpTimerRestarted: "timer restarted", OpAnswered: "answered", OpUpdate: "update", OpUpdateAnswered: "update answered",
 	OpUpdateCarried: "update carried", OpUpdateCut: "update cut off", OpState: "state set", OpMarked: "version marked",

@@ -15,6 +15,7 @@ type Hold struct {
 	run       model.RunID
 	Gen       uint64
 	since     model.Time // the owner's clock at the hand-over
+	durable   int64      // the events up to this position are committed; the others are a preview
 	m         scenario.Machine
 	marks     [scenario.MaxBlocks + 1][scenario.MaxAsks]mark
 	running   int
@@ -84,7 +85,7 @@ func (w *Worker) Activate(a *model.Activation) {
 	}
 
 	w.Disclaim(a.Start.Run)
-	h := &Hold{w: w, run: a.Start.Run, Gen: a.Generation, since: a.Now, m: s.NewMachine(a.Start)}
+	h := &Hold{w: w, run: a.Start.Run, Gen: a.Generation, since: a.Now, durable: int64(len(a.Events)), m: s.NewMachine(a.Start)}
 	h.m.Hide(a.Events)
 	w.Held[h.run] = h
 	h.awake()
@@ -104,10 +105,37 @@ func (h *Hold) check() {
 
 // Deliver hands new events of the run to the worker.
 func (h *Hold) Deliver(events []model.Event) {
-	s := h.w.Oracle
-	if len(events) == 0 {
-		s.Fail("worker gets nothing for %s", scenario.Short(h.run))
+	h.confirm(events[len(events)-1].Seq)
+	h.feed(events)
+}
+
+// Preview hands events to the worker that are not committed yet.
+func (h *Hold) Preview(events []model.Event) {
+	if h.Wanted() || h.inline {
+		h.w.Oracle.Fail("worker gets a preview of %s while it runs a step", scenario.Short(h.run))
 	}
+	h.w.Oracle.Did(scenario.OpPreview)
+	h.feed(events)
+}
+
+// Confirm tells the worker that events of a preview are durable.
+func (h *Hold) Confirm(position int64) {
+	if position <= h.durable || position > h.Last() {
+		h.w.Oracle.Fail("worker hears that %d events of %s are durable, after %d of %d", position, scenario.Short(h.run), h.durable, h.Last())
+	}
+	h.confirm(position)
+	h.think()
+}
+
+func (h *Hold) confirm(position int64) { h.durable = max(h.durable, position) }
+
+// hasPreview reports whether the worker knows events that are not committed. Until they are, it
+// starts no step, answers no query and does not release the run.
+func (h *Hold) hasPreview() bool { return h.Last() > h.durable }
+
+// feed gives the program new events.
+func (h *Hold) feed(events []model.Event) {
+	s := h.w.Oracle
 	if slices.ContainsFunc(events, func(e model.Event) bool { return e.Kind.News() }) {
 		h.awake()
 	}
@@ -229,7 +257,7 @@ func (h *Hold) turn() {
 		return
 	}
 
-	waits := h.m.Reasons(h.Wanted())
+	waits := h.m.Reasons(h.Wanted() || h.isHeldBack())
 	quiet := len(commands) == 0 && h.m.End == nil && h.reported && waits[0].Name == h.lastWaits && h.m.Seen == h.lastSeen
 	if !quiet {
 		h.take(marks, eventful, replies)
@@ -440,15 +468,18 @@ func (h *Hold) ask(m *scenario.Machine, b, a int, x *scenario.Ask, add func(mk m
 // startSteps starts the bodies of the steps that are ready.
 func (h *Hold) startSteps() (started int) {
 	m := &h.m
+	if h.hasPreview() {
+		return 0
+	}
 	for b := range m.Asks {
 		for a := range m.Asks[b] {
-			x := &m.Asks[b][a]
-			if !x.Asked || x.Done || x.Gone || !m.Program.Step(b, a) || h.marks[b][a]&(markRunning|markOutcome) != 0 {
+			if !h.isOpen(b, a) {
 				continue
 			}
+			x := &m.Asks[b][a]
 			kept := h.takeOver(b, a, x.Attempts+1)
-			if kept == nil && x.Attempts > 0 && x.Due > h.since && h.marks[b][a]&markRetry == 0 {
-				continue // the step waits for the end of its back-off
+			if kept == nil && h.backsOff(b, a) {
+				continue
 			}
 
 			h.marks[b][a] |= markRunning
@@ -470,6 +501,33 @@ func (h *Hold) startSteps() (started int) {
 	}
 
 	return started
+}
+
+// isOpen reports whether a step has no outcome, and no body of it runs.
+func (h *Hold) isOpen(b, a int) bool {
+	x := &h.m.Asks[b][a]
+	return x.Asked && !x.Done && !x.Gone && h.m.Program.Step(b, a) && h.marks[b][a]&(markRunning|markOutcome) == 0
+}
+
+// backsOff reports whether a step waits for the end of its back-off.
+func (h *Hold) backsOff(b, a int) bool {
+	x := &h.m.Asks[b][a]
+	return x.Attempts > 0 && x.Due > h.since && h.marks[b][a]&markRetry == 0
+}
+
+// isHeldBack reports whether a step can start when the preview of the worker is confirmed.
+func (h *Hold) isHeldBack() bool {
+	if !h.hasPreview() {
+		return false
+	}
+	for b := range h.m.Asks {
+		for a := range h.m.Asks[b] {
+			if h.isOpen(b, a) && !h.backsOff(b, a) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Wanted reports whether the program needs the outcome of a running body. The body of a withdrawn
@@ -519,7 +577,7 @@ func (h *Hold) ran(b, a int) {
 
 	if news := h.mail; len(news) > 0 && !h.dropped {
 		h.mail = nil
-		h.Deliver(news)
+		h.feed(news)
 	}
 }
 
@@ -567,7 +625,7 @@ func (h *Hold) runAhead(t *model.Turn) {
 
 // release gives up an idle run.
 func (h *Hold) release(seen int64) {
-	if h.dropped || h.closed || h.released || h.ahead != nil || h.running > 0 || h.unacked > 0 || h.m.Seen != seen || h.thinking {
+	if h.dropped || h.closed || h.released || h.ahead != nil || h.running > 0 || h.unacked > 0 || h.m.Seen != seen || h.thinking || h.hasPreview() {
 		return
 	}
 	if !h.w.Host.Serves() {

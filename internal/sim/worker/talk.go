@@ -30,7 +30,7 @@ func (h *Hold) Query(q model.Query) {
 	s.After(s.Between(0, 2*kernel.Millisecond), h.w.Process, func() {
 		switch {
 		case h.dropped || !h.w.Host.Serves():
-		case h.inline || h.ahead != nil || h.thinking:
+		case h.inline || h.ahead != nil || h.thinking || h.hasPreview():
 			h.Query(q)
 		default:
 			seen := h.m.Seen

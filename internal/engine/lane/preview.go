@@ -1,0 +1,145 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// A worker may get a *preview* of events: it gets them before the batch that stores them is
+// committed. Its code continues and makes a turn, and the lane applies the turn. If the turn
+// arrives while the batch is still open, both share one commit. So a workflow that locks entities,
+// calls them and ends needs one commit for all of that, and sections that wait for the same locks
+// overlap their commits.
+//
+// Nothing that depends on a preview leaves the worker except turns, and the lane does not let them
+// out before their own batch is committed. In particular, the worker starts no step, answers no
+// query and does not release the run before the lane has confirmed the preview (CallConfirm).
+//
+// The lane gives a preview only while no step of the run runs or is about to run. So it can take
+// the run from the worker without repeating a step. It does that if the store refuses the batch:
+// the state of the worker is then *spoiled* by events that do not exist. The worker keeps the run
+// until the lane has applied all inputs of the refused batch again, because turns that the worker
+// made before the preview may have outcomes of steps. The lane drops the turns that it made since.
+// Then it hands the run over again, and the worker replays its history.
+
+// preview says what the worker of a run knows ahead of the commits.
+type preview struct {
+	sure    int64      // position of the last event that the worker knows to be durable
+	news    int64      // position of the last of these events that the worker has to answer
+	heard   int64      // position that the last turn of the worker had reached or assumed
+	since   model.Time // when the worker got the last preview
+	still   bool       // that turn said that no step runs or is about to run
+	due     bool       // the lane has to tell the worker that events are durable
+	spoiled bool       // the worker knows events that the store has refused
+}
+
+// hasPreview reports whether the worker knows events that are not confirmed to it.
+func (h *holding) hasPreview() bool { return h.told > h.preview.sure }
+
+// isSpoiled reports whether a turn depends on events that the store has refused.
+func (h *holding) isSpoiled(t *model.Turn) bool { return h.preview.spoiled && t.Seen > h.preview.sure }
+
+// previewFor gives the worker of a run the events that are not committed yet, if it may have them.
+func (l *Lane) previewFor(now model.Time, e *entry) {
+	h := &e.hold
+	if l.cfg.AheadWait == 0 || h.free() || !l.workers.previews[h.worker] || l.dead != nil || l.hurried || l.recovery.careful() {
+		return
+	}
+	// No step may run. So the worker must have answered all events that it knows to be durable: its
+	// code may start a step because of them.
+	if !h.preview.still || h.preview.heard < h.preview.news || len(h.retrying) > 0 || h.preview.spoiled {
+		return
+	}
+	if h.withheld || l.mustLeave(e) || e.eviction.pending || !e.x.Open() || h.run != e.run() {
+		return
+	}
+	events := l.untold(e)
+	if len(events) == 0 || !l.wake(e) {
+		return
+	}
+
+	h.note(events)
+	h.preview.since = now
+	l.out.Calls = append(l.out.Calls, Call{Kind: CallPreview, Worker: h.worker, Run: h.run, Generation: h.gen, Events: events})
+	if !l.slow[e.kind()] && !slices.Contains(l.open.previews, e) {
+		l.open.previews = append(l.open.previews, e)
+		l.open.prolong(now.Add(l.cfg.AheadWait))
+	}
+}
+
+// untold returns the events of a run that its worker does not know. It returns nil if some of them
+// are in no batch, because the lane has held them back.
+func (l *Lane) untold(e *entry) []model.Event {
+	missing := e.x.Next - 1 - e.hold.told
+	var parts [][]model.Event // the last ones first
+	for _, b := range [...]*building{l.open, l.flight} {
+		if b == nil {
+			continue
+		}
+		for i := len(b.effects) - 1; i >= 0 && missing > 0; i-- {
+			f := &b.effects[i]
+			if f.kind != effDeliver || f.entry != e || f.run != e.hold.run {
+				continue
+			}
+			part := f.events[max(0, int64(len(f.events))-missing):]
+			parts = append(parts, part)
+			missing -= int64(len(part))
+		}
+	}
+
+	switch {
+	case missing != 0 || len(parts) == 0:
+		return nil
+	case len(parts) == 1:
+		return parts[0]
+	}
+	slices.Reverse(parts)
+	return slices.Concat(parts...)
+}
+
+// endPreview notes that a turn has arrived. From now on the open batch does not wait for it.
+func (l *Lane) endPreview(now model.Time, e *entry, t *model.Turn) {
+	p := &e.hold.preview
+	p.heard = max(p.heard, t.Seen+int64(t.Ahead))
+	p.still = !t.Running && len(t.Waits) > 0 && !hasCode(t.Waits, model.WaitStep)
+	if p.since == 0 || p.heard < e.hold.news {
+		return
+	}
+
+	if i := slices.Index(l.open.previews, e); i >= 0 {
+		l.open.previews = slices.Delete(l.open.previews, i, i+1)
+	}
+	if len(l.slow) > 0 && now < p.since.Add(l.cfg.AheadWait) {
+		delete(l.slow, e.kind())
+	}
+	p.since = 0
+}
+
+// notePreview notes that events of a preview are durable. The lane tells the worker so after all
+// effects of the batch, so that the worker hears it once.
+func (h *holding) notePreview(events []model.Event) {
+	if last := min(h.told, events[len(events)-1].Seq); last > h.preview.sure {
+		h.preview.sure, h.preview.news, h.preview.due = last, min(h.news, last), true
+	}
+}
+
+// confirmPreview tells the worker which events of its preview are durable.
+func (l *Lane) confirmPreview(e *entry) {
+	h := &e.hold
+	if !h.preview.due {
+		return
+	}
+	h.preview.due = false
+	if !h.free() && !h.preview.spoiled {
+		l.out.Calls = append(l.out.Calls, Call{Kind: CallConfirm, Worker: h.worker, Run: h.run, Generation: h.gen, Durable: h.preview.sure})
+	}
+}
+
+// takeSpoiled takes the run from a worker that knows events that the store has refused, and finds a
+// worker for it. The lane calls it when it has applied all inputs of the refused batch again.
+func (l *Lane) takeSpoiled(now model.Time, e *entry) {
+	if e.hold.preview.spoiled && !e.hold.free() {
+		l.takeBack(now, e, "the store has refused events of the preview of its worker")
+	}
+}
