@@ -20,7 +20,7 @@ func (m *machine) feed() {
 
 	// A step has one outcome, so this event shows that the turn that reported the outcome is
 	// committed.
-	if o := m.outcome; o != nil && e.ID == o[0].Event.ID && e.Kind == o[0].Event.Kind {
+	if o := m.outcome; o != nil && int64(m.fed) <= m.r.durable && e.ID == o[0].Event.ID && e.Kind == o[0].Event.Kind {
 		m.landed = true
 	}
 

@@ -307,7 +307,7 @@ func (m *machine) flush(guest bool) bool {
 func (m *machine) report(end *model.Close) bool {
 	t := model.Turn{
 		Run: m.r.start.Run, Generation: m.r.generation, Seen: int64(m.fed),
-		Commands: m.commands, Ahead: m.aheadN, Close: end, Running: m.r.running.Load() > 0 || m.root.inline != nil,
+		Commands: m.commands, Ahead: m.aheadN, Close: end, Running: m.r.hasUnreported() || m.root.inline != nil,
 	}
 
 	if end == nil && m.settling == nil {

@@ -25,6 +25,13 @@ func (w *Worker) Confirm(id model.RunID, generation uint64, position int64) {
 	}
 }
 
+// hasUnreported reports whether a body runs, or has ended and its outcome is not reported yet.
+func (r *run) hasUnreported() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running.Load() > 0 || r.flushing || len(r.done) > 0
+}
+
 // confirm notes that the events up to a position are durable. The code may now start steps.
 func (r *run) confirm(position int64) {
 	r.mu.Lock()

@@ -74,7 +74,7 @@ func (m *machine) unawaitedStep(rs []model.Reason) (found *ask) {
 	}
 	wanted := func(a *ask) bool { return a.kind == askStep && !a.fut.done && !a.withdrawn && a.step.Body != nil }
 	for _, a := range m.toStart {
-		if wanted(a) && a.state != stepBackoff {
+		if wanted(a) && (a.state != stepBackoff || a.due == 0) {
 			return a
 		}
 	}
@@ -119,7 +119,7 @@ func reason(f *Future) model.Reason {
 		switch {
 		case a.task != nil:
 			return model.Reason{Code: model.WaitTask, Name: a.task.Kind, Detail: a.task.Queue}
-		case a.state == stepBackoff:
+		case a.state == stepBackoff && a.due != 0: // otherwise the step is hurried, and about to run
 			return model.Reason{Code: model.WaitRetry, Name: a.name, Attempt: a.attempt + 1, Until: a.due, Detail: a.lastFailed().text}
 		case a.step.Body == nil:
 			return model.Reason{Code: model.WaitWorker, Name: a.name, Detail: "activity"}

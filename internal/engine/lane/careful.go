@@ -128,6 +128,7 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		}
 		l.forget(e)
 		e.tasks.unwarn()
+		e.hold.untold = nil
 		if e.hold.hasPreview() {
 			e.hold.preview.spoiled = true
 		}

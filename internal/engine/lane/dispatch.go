@@ -204,6 +204,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 // queries that waited for it.
 func (l *Lane) activate(now model.Time, e *entry, s seat, events []model.Event) {
 	e.hold.give(s, l.workers.nextGen(), e.run(), len(events))
+	e.hold.preview.takes = l.cfg.AheadWait > 0 && l.workers.previews[s.worker]
 	e.reading.endHistory()
 	e.wait.joined = 0
 	l.runs[e.run()] = e
@@ -270,7 +271,10 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 
 	switch {
 	case e.run() != run:
-	case !e.hold.free() && e.hold.preview.spoiled: // see takeSpoiled
+	case !e.hold.free() && e.hold.preview.spoiled:
+		if !l.recovery.careful() { // otherwise it leaves its worker at the end of the recovery
+			l.takeSpoiled(now, e)
+		}
 	case !e.hold.free() && e.hold.busy && !e.hold.hasPreview() && (e.hold.withheld || l.mustLeave(e)):
 		// The run stops here, between two steps. The lane sends the worker no further events, so
 		// the worker starts no step. The worker may finish the step that it is running (see
@@ -366,6 +370,7 @@ func (l *Lane) letGoNow(e *entry, why string) { l.letGo(nil, e, why) }
 
 // letGoQuietly takes the run from a worker that already knows that it loses the run.
 func (l *Lane) letGoQuietly(e *entry) {
+	l.awaitNoTurn(e)
 	delete(l.runs, e.hold.run)
 	e.hold.take()
 	l.room.weigh(e)

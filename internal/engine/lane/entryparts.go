@@ -89,6 +89,7 @@ type holding struct {
 	weight   int      // bytes of room that the run takes
 	seat     seat     // the slot of the worker, while it is busy with the run
 	preview  preview
+	untold   [][]model.Event // events that the worker does not know, if it takes previews
 }
 
 // free reports whether no worker holds the run.
@@ -113,7 +114,7 @@ func (h *holding) giveBack(c *Call, s seat) {
 // take records that no worker holds the run any longer. The fields that say what the last worker
 // knew stay, in case that worker gets the run back.
 func (h *holding) take() {
-	h.worker, h.gen, h.busy, h.run = 0, 0, false, model.RunID{}
+	h.worker, h.gen, h.busy, h.run, h.untold = 0, 0, false, model.RunID{}, nil
 	h.seat.leave()
 }
 
@@ -132,6 +133,7 @@ func (h *holding) tell(events []model.Event) []model.Event {
 	}
 	h.note(events)
 	h.preview.sure, h.preview.news, h.preview.due = h.told, h.news, false
+	h.forgetUntold()
 	return events
 }
 

@@ -20,8 +20,8 @@ import (
 // the run from the worker without repeating a step. It does that if the store refuses the batch:
 // the state of the worker is then *spoiled* by events that do not exist. The worker keeps the run
 // until the lane has applied all inputs of the refused batch again, because turns that the worker
-// made before the preview may have outcomes of steps. The lane drops the turns that it made since.
-// Then it hands the run over again, and the worker replays its history.
+// made before the preview may have outcomes of steps. Of the turns that it made since, the lane
+// keeps only such outcomes. Then it hands the run over again, and the worker replays its history.
 
 // preview says what the worker of a run knows ahead of the commits.
 type preview struct {
@@ -29,6 +29,7 @@ type preview struct {
 	news    int64      // position of the last of these events that the worker has to answer
 	heard   int64      // position that the last turn of the worker had reached or assumed
 	since   model.Time // when the worker got the last preview
+	takes   bool       // the worker may get previews
 	still   bool       // that turn said that no step runs or is about to run
 	due     bool       // the lane has to tell the worker that events are durable
 	spoiled bool       // the worker knows events that the store has refused
@@ -43,7 +44,7 @@ func (h *holding) isSpoiled(t *model.Turn) bool { return h.preview.spoiled && t.
 // previewFor gives the worker of a run the events that are not committed yet, if it may have them.
 func (l *Lane) previewFor(now model.Time, e *entry) {
 	h := &e.hold
-	if l.cfg.AheadWait == 0 || h.free() || !l.workers.previews[h.worker] || l.dead != nil || l.hurried || l.recovery.careful() {
+	if h.free() || !h.preview.takes || l.dead != nil || l.hurried || l.recovery.careful() {
 		return
 	}
 	// No step may run. So the worker must have answered all events that it knows to be durable: its
@@ -54,12 +55,13 @@ func (l *Lane) previewFor(now model.Time, e *entry) {
 	if h.withheld || l.mustLeave(e) || e.eviction.pending || !e.x.Open() || h.run != e.run() {
 		return
 	}
-	events := l.untold(e)
+	events := e.untoldEvents()
 	if len(events) == 0 || !l.wake(e) {
 		return
 	}
 
 	h.note(events)
+	h.forgetUntold()
 	h.preview.since = now
 	l.out.Calls = append(l.out.Calls, Call{Kind: CallPreview, Worker: h.worker, Run: h.run, Generation: h.gen, Events: events})
 	if !l.slow[e.kind()] && !slices.Contains(l.open.previews, e) {
@@ -68,52 +70,81 @@ func (l *Lane) previewFor(now model.Time, e *entry) {
 	}
 }
 
-// untold returns the events of a run that its worker does not know. It returns nil if some of them
-// are in no batch, because the lane has held them back.
-func (l *Lane) untold(e *entry) []model.Event {
-	missing := e.x.Next - 1 - e.hold.told
-	var parts [][]model.Event // the last ones first
-	for _, b := range [...]*building{l.open, l.flight} {
-		if b == nil {
-			continue
-		}
-		for i := len(b.effects) - 1; i >= 0 && missing > 0; i-- {
-			f := &b.effects[i]
-			if f.kind != effDeliver || f.entry != e || f.run != e.hold.run {
-				continue
-			}
-			part := f.events[max(0, int64(len(f.events))-missing):]
-			parts = append(parts, part)
-			missing -= int64(len(part))
-		}
+// noteUntold notes events that a worker that takes previews does not know.
+func (h *holding) noteUntold(run model.RunID, events []model.Event) {
+	if h.preview.takes && h.run == run && !h.free() {
+		h.untold = append(h.untold, events)
 	}
+}
 
-	switch {
-	case missing != 0 || len(parts) == 0:
-		return nil
-	case len(parts) == 1:
-		return parts[0]
+// forgetUntold drops the events that the worker knows from the untold ones.
+func (h *holding) forgetUntold() {
+	known := 0
+	for _, part := range h.untold {
+		if part[len(part)-1].Seq > h.told {
+			break
+		}
+		known++
 	}
-	slices.Reverse(parts)
-	return slices.Concat(parts...)
+	h.untold = slices.Delete(h.untold, 0, known)
+}
+
+// untoldEvents returns the events of a run that its worker does not know. It returns nil if some of
+// them are missing, because the lane has held them back.
+func (e *entry) untoldEvents() []model.Event {
+	h := &e.hold
+	var all []model.Event
+	for _, part := range h.untold {
+		for len(part) > 0 && part[0].Seq <= h.told {
+			part = part[1:]
+		}
+		if all == nil {
+			all = part
+		} else {
+			all = slices.Concat(all, part)
+		}
+	}
+	if len(all) == 0 || all[0].Seq != h.told+1 || all[len(all)-1].Seq != e.x.Next-1 {
+		return nil
+	}
+	return all
 }
 
 // endPreview notes that a turn has arrived. From now on the open batch does not wait for it.
 func (l *Lane) endPreview(now model.Time, e *entry, t *model.Turn) {
 	p := &e.hold.preview
-	p.heard = max(p.heard, t.Seen+int64(t.Ahead))
+	p.heard = t.Seen + int64(t.Ahead)
 	p.still = !t.Running && len(t.Waits) > 0 && !hasCode(t.Waits, model.WaitStep)
 	if p.since == 0 || p.heard < e.hold.news {
 		return
 	}
 
-	if i := slices.Index(l.open.previews, e); i >= 0 {
-		l.open.previews = slices.Delete(l.open.previews, i, i+1)
-	}
+	l.awaitNoTurn(e)
 	if len(l.slow) > 0 && now < p.since.Add(l.cfg.AheadWait) {
 		delete(l.slow, e.kind())
 	}
 	p.since = 0
+}
+
+// awaitNoTurn ends the wait of the open batch for the turn of a run.
+func (l *Lane) awaitNoTurn(e *entry) {
+	if i := slices.Index(l.open.previews, e); i >= 0 {
+		l.open.previews = slices.Delete(l.open.previews, i, i+1)
+	}
+}
+
+// factsOf returns what a turn says about steps, without what its code did with events that the store
+// has refused. A step that runs has begun before the preview, so its outcome does not depend on it.
+func (h *holding) factsOf(t *model.Turn) *model.Turn {
+	facts := model.Turn{Run: t.Run, Generation: t.Generation, Seen: h.preview.sure, Running: t.Running}
+	for i := range t.Commands {
+		c := &t.Commands[i]
+		switch c.Event.Kind { //nolint:exhaustive // only these are outcomes of attempts
+		case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed:
+			facts.Commands = append(facts.Commands, *c)
+		}
+	}
+	return &facts
 }
 
 // notePreview notes that events of a preview are durable. The lane tells the worker so after all

@@ -248,13 +248,17 @@ func TestPoisonBehindAPreview(t *testing.T) {
 	r.turn(from, waiting(step("x"), callOf("c1", "", "1", ledger("a"))))
 	r.serve(1)
 	r.refuse = poison("bad")
-	r.turn(from, waiting(step("bad")))
+	r.turn(from, waiting(callOf("bad", "", "2", ledger("b"))))
+	r.work()
+	r.pass(time.Millisecond)
 	r.work()
 	r.wantEvents(from, "step_completed x", "sent c1", "answered c1")
 	r.wantState(ledger("a"), "0;1;")
 
-	r.turn(from, waiting(step("bad")))
-	r.settle()
+	r.turn(from, waiting(callOf("bad", "", "2", ledger("b"))))
+	r.work()
+	r.pass(time.Millisecond)
+	r.work()
 	if why, _ := r.l.Explain(from); len(why) == 0 || why[0].Code != model.WaitPoison {
 		t.Errorf("the run is not quarantined: %v", why)
 	}
@@ -318,4 +322,99 @@ func TestNoPreviewsForWorkersThatDoNotTakeThem(t *testing.T) {
 	if slices.ContainsFunc(r.calls, func(c lane.Call) bool { return c.Kind == lane.CallPreview }) {
 		t.Error("the worker gets a preview")
 	}
+}
+
+// Two goroutines of a worker report: a body that has ended, and the code, which a signal has moved
+// on to the next step. The turn of the body was made first and arrives last. It must not lead to a
+// preview beside the step that runs.
+func TestNoPreviewAfterATurnThatArrivesLate(t *testing.T) {
+	t.Parallel()
+	r := newPreview(t)
+	from := in(0, 0)
+	r.startRun(from)
+	r.turn(from, waiting(callOf("c0", "", "0", ledger("a"))))
+	r.work()
+	r.turn(from, waiting())
+	r.pass(10 * time.Millisecond)
+	n := len(r.holding(from).events)
+	r.signal(from, "s", nil)
+	r.pass(10 * time.Millisecond)
+
+	next := waiting(callOf("c1", "", "1", ledger("a")))
+	next.Running, next.Waits = true, []model.Reason{{Code: model.WaitStep, Name: "y"}}
+	r.turn(from, next)
+	late := waiting(step("x"))
+	late.Seen = int64(n)
+	r.turn(from, late)
+	r.serve(1)
+	r.wantKnown(from, n+1, n+1)
+}
+
+// A worker reports the outcome of a step together with what its code did because of a preview, and
+// the store refuses the preview. The outcome does not depend on the preview, so it is kept.
+func TestOutcomeBehindAPreviewIsKept(t *testing.T) {
+	t.Parallel()
+	r := newPreview(t)
+	from := in(0, 0)
+	r.startRun(from)
+	r.turn(from, waiting(callOf("c1", "", "1", ledger("a"))))
+	r.serve(1)
+	r.wantKnown(from, 2, 0)
+	r.turn(from, waiting(step("x"), callOf("c2", "", "2", ledger("b"))))
+	r.wakeUp()
+	r.fail(store.Refused)
+	r.work()
+	r.pass(time.Minute)
+	r.work()
+	if got := r.events(from); !slices.Contains(got, "step_completed x") || slices.Contains(got, "sent c2") {
+		t.Errorf("history %q, want the outcome and not the call", got)
+	}
+	r.wantKnown(from, 3, 3)
+}
+
+// A worker whose preview is refused keeps the run until the turns that it made before the preview
+// are stored. Otherwise a worker that is closing would leave too early, and these turns be lost.
+func TestSpoiledWorkerIsToldLast(t *testing.T) {
+	t.Parallel()
+	r := newPreview(t)
+	from, other := in(0, 0), in(0, 1)
+	r.startRun(from)
+	r.startRun(other)
+	r.turn(from, waiting(step("x"), callOf("c1", "", "1", ledger("a"))))
+	r.serve(1)
+	r.turn(from, waiting(callOf("c2", "", "2", ledger("b"))))
+	for i := range 4 {
+		r.signal(other, "s", i)
+	}
+	r.wakeUp()
+	r.fail(store.Refused)
+	for len(r.evictions()) == 0 {
+		switch {
+		case len(r.loads) > 0:
+			r.read()
+		case r.commit != nil:
+			r.commitNow()
+		default:
+			r.flush()
+		}
+	}
+	if !slices.Contains(r.events(from), "step_completed x") {
+		t.Errorf("the worker hears %q while the history is %q", r.evictions(), r.events(from))
+	}
+}
+
+// A run that its worker loses does not keep the batch open.
+func TestBatchDoesNotWaitForALostRun(t *testing.T) {
+	t.Parallel()
+	r := newPreview(t)
+	from := in(0, 0)
+	r.startRun(from)
+	r.turn(from, waiting(callOf("c", "", "1", ledger("a"))))
+	r.serve(1)
+	r.order(model.MessageTerminate, from, "terminate")
+	r.flush()
+	if r.commit == nil {
+		t.Error("the batch waits for a run that has ended")
+	}
+	r.settle()
 }

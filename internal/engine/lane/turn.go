@@ -33,9 +33,15 @@ func (in *turnInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 // apply records the turn. If the turn ended this run, apply gives the next run to a worker.
 func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
-	if !e.isHeld(t, in.worker) || e.hold.isSpoiled(t) {
+	if !e.isHeld(t, in.worker) {
 		l.applyStaleTurn(now, e, in)
 		return
+	}
+	if e.hold.isSpoiled(t) {
+		if t = e.hold.factsOf(t); len(t.Commands) == 0 {
+			l.finishInput(in) // the worker loses the run when the turns before this one are stored
+			return
+		}
 	}
 	l.endPreview(now, e, t)
 
@@ -64,7 +70,7 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		only := *t
 		only.Ahead, only.Close, only.Waits = 0, nil, nil
 		t = &only
-		e.hold.preview.still = false
+		e.hold.preview.still, e.hold.preview.heard = false, t.Seen
 	}
 	if b == nil {
 		l.noteTurn(now, e, t)
@@ -155,6 +161,12 @@ func (l *Lane) tryAnother(now model.Time, e *entry, in *turnInput, err error) bo
 		return false
 	}
 	l.finishInput(in)
+	if e.hold.hasPreview() {
+		// The worker loses the run when its earlier turns are stored. If the store refuses them, the
+		// lane applies them again.
+		e.hold.preview.spoiled = true
+		return true
+	}
 
 	b := l.batchOf(e)
 	l.letGo(b, e, "its turn cannot be applied: "+model.Cut(err.Error(), model.MaxReasonText))

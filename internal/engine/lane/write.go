@@ -112,6 +112,7 @@ func (l *Lane) writeEvents(b *building, e *entry, key store.RunKey, d *core.Deci
 	}
 	l.warnLarge(e, d.Events)
 	b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})
+	e.hold.noteUntold(key.Run, d.Events)
 }
 
 // writeConsumed consumes the message of an input and remembers its answer.
