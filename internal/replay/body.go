@@ -328,6 +328,7 @@ func (r *run) endInline(a *ask) {
 	r.mu.Lock()
 	ctx := a.body
 	a.body, r.inline = nil, nil
+	a.fut.m.since.Store(r.w.tick.Load()) // the code was not stuck while the body ran
 	r.mu.Unlock()
 	ctx.end(nil)
 }
