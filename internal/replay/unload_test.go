@@ -168,8 +168,8 @@ func TestBlockingCodeIsSaid(t *testing.T) {
 	})
 }
 
-// TestCodeAfterALongBodyIsNotStuck runs code that takes a second after a step of a minute. The worker
-// must not count the minute as time in which the code was stuck.
+// TestCodeAfterALongBodyIsNotStuck runs code that takes a second after a step of a minute. The
+// worker must not count the minute as time in which the code was stuck.
 func TestCodeAfterALongBodyIsNotStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
