@@ -138,6 +138,13 @@ var outliving = []mutant{
 		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
 	},
 	{
+		name:  "a run whose reservation ends behind a start that is refused gets no worker",
+		file:  "internal/engine/lane/dispatch.go",
+		old:   "		e.wait.overlooked = true\n",
+		new:   "",
+		tests: [][]string{laneTest("TestReservedRunBehindAnAssumedStart$")},
+	},
+	{
 		name:  "a lane forgets a run that is to be given out when it reads the run for a message",
 		file:  "internal/engine/lane/reunion.go",
 		old:   "	e.listed = true\n	if !l.keeps",
