@@ -17,8 +17,9 @@ import (
 // continue the workflow itself, use [Executions.Retry].
 //
 // Without RequeueAgain, Requeue creates one new task, no matter how often it is called. Later calls
-// return that task. The new task has the idempotency key of the old task, unless WithInput changes
-// the input.
+// return that task. The exception is a later call with an input that differs from the input of that
+// task, or that cannot be compared with it: such a call returns ErrConflict. The new task has the
+// idempotency key of the old task, unless WithInput changes the input.
 func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption) (task Ref, err error) {
 	defer publish(&err)
 	var o requeueOptions
@@ -30,7 +31,7 @@ func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption
 	}
 
 	if o.input != nil {
-		p, err := o.input(ctx, d.app.host)
+		p, err := o.input(ctx, d.app.host, o.request.ID)
 		if err != nil {
 			return Ref{}, err
 		}
@@ -104,10 +105,10 @@ type RequeueOption interface{ applyRequeue(*requeueOptions) }
 // because it makes another request to the outside world.
 func WithInput[I any](in I) RequeueOption {
 	return requeueOption(func(o *requeueOptions) {
-		o.input = func(ctx context.Context, h *host) (model.Payload, error) {
+		o.input = func(ctx context.Context, h *host, of api.DeadID) (model.Payload, error) {
 			p, err := encode(h, "input of", "a dead task", in)
 			if err == nil {
-				p, err = h.seal(ctx, brief, "input of", "a dead task", p)
+				p, err = h.sealRequeued(ctx, of, p)
 			}
 			return p, err
 		}
@@ -122,7 +123,7 @@ func RequeueAgain() RequeueOption {
 
 type requeueOptions struct {
 	request api.RequeueRequest
-	input   func(ctx context.Context, h *host) (model.Payload, error)
+	input   func(ctx context.Context, h *host, of api.DeadID) (model.Payload, error)
 }
 
 type requeueOption func(*requeueOptions)

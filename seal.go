@@ -137,6 +137,15 @@ func (h *host) sealRequest(ctx context.Context, pt patience, r api.Request) (err
 	return err
 }
 
+// sealRequeued returns the stored form of the input with which a dead task is requeued. It includes
+// what the engine needs to recognise a second requeue with the same input.
+func (h *host) sealRequeued(ctx context.Context, of api.DeadID, p model.Payload) (model.Payload, error) {
+	to := model.Address{Tenant: of.Tenant, Type: "dead task", Key: of.String()} // no sum fits another task
+	return h.sealWith(ctx, brief, parcel{word: "input of", name: "a dead task"}, p, func(ctx context.Context, p model.Payload) (model.Payload, error) {
+		return h.codec.SealRequest(ctx, to, p)
+	})
+}
+
 // sealWith calls the function seal, which makes the stored form of a value, and returns the result.
 // sealWith checks the size before and after that call, because sealing can make a value shorter
 // (compression) or longer (encryption).

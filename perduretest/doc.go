@@ -34,7 +34,8 @@
 //     steps. Executions do not stay in memory while they wait.
 //   - Durable calls from other goroutines, and inside steps.
 //   - A step that is repeated in a loop without a StepKey.
-//   - Code that blocks without a durable call, for example on a channel.
+//   - Code that blocks without a durable call, for example on a channel. This also ends the calls
+//     of the test, because the code may block forever.
 //
 // A test that waits for something that can never happen ends with the reasons of all open
 // executions.

@@ -2,6 +2,7 @@ package perduretest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"testing/synctest"
@@ -30,8 +31,9 @@ func (e *Env) With() perdure.Client {
 	return p.App.With(ctx)
 }
 
-// Context returns a context that ends when the process dies, when an execution is blocked, and when
-// Config.Patience is over. So a test does not wait forever for something that cannot happen.
+// Context returns a context that ends when the process dies, when an execution is blocked or its
+// code blocks, and when Config.Patience is over. So a test does not wait forever for something that
+// cannot happen.
 func (e *Env) Context() context.Context {
 	_, ctx := e.w.process()
 	return ctx
@@ -42,14 +44,22 @@ func (e *Env) Context() context.Context {
 func (e *Env) Settle() { synctest.Wait() }
 
 // Advance lets time pass. It returns when everything that is due has happened, or when the process
-// has died.
+// has died. It ends the test when the code of an execution blocks, because this code may block
+// forever.
 func (e *Env) Advance(d time.Duration) {
-	p, _ := e.w.process()
+	p, ctx := e.w.process()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-p.Context().Done():
+	case <-ctx.Done():
+		if cause := context.Cause(ctx); errors.Is(cause, errStuck) {
+			e.fatal(cause)
+		}
+		select { // the calls of the test have ended, and time passes for everything else
+		case <-timer.C:
+		case <-p.Context().Done():
+		}
 	}
 	synctest.Wait()
 }

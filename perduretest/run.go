@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,7 +81,11 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 // leftBehind turns the panic of synctest about goroutines that can never end into a failure. It
 // does not catch a panic of the test itself.
 func leftBehind(t testing.TB) {
-	if p := recover(); p != nil {
+	switch p := recover(); {
+	case p == nil:
+	case strings.Contains(fmt.Sprint(p), "all goroutines in bubble are blocked"):
+		t.Errorf("perduretest: the test itself waits for something that can never happen: use env.With() or env.Context(), which end when nothing can happen any more: %v", p)
+	default:
 		t.Errorf("perduretest: the test has ended, but goroutines that it started have not, and nothing can end them: %v", p)
 	}
 }

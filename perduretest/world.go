@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,6 +42,8 @@ type world struct {
 	patience *time.Timer
 
 	mu      sync.Mutex
+	last    *time.Timer    // ends the process, see endLater; nil before that
+	buried  *crash.Process // the last process whose remains have been ended
 	current *crash.Process
 	ctx     context.Context //nolint:containedctx // for calls of the test; ends with the process
 	cancel  context.CancelCauseFunc
@@ -75,6 +78,7 @@ func (w *world) giveUp() {
 	why := stuck{w.cfg.Patience}
 	w.found(why.Error() + "\n" + w.reasons(p.App))
 	w.end(why)
+	w.endLater(why)
 }
 
 // process returns the process that runs now, and the context of calls to it.
@@ -92,6 +96,41 @@ func (w *world) end(why error) {
 	if w.cancel != nil {
 		w.cancel(why)
 	}
+}
+
+// lastPatience is how much virtual time a test has after its calls have ended because nothing more
+// can happen.
+const lastPatience = time.Hour
+
+// endLater ends the process after lastPatience, unless the test has opened another process by then.
+// A test may wait for something else than its calls, for example for a channel that a fake closes.
+// While the process lives, the clock jumps from one timer of the process to the next one, without
+// end. Without the process, nothing is left that could happen, and synctest ends the test.
+func (w *world) endLater(why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last != nil {
+		w.last.Stop()
+	}
+	w.last = time.AfterFunc(lastPatience, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if p := w.current; p != nil && w.ended == why { //nolint:errorlint // this very end
+			w.bury(p)
+		}
+	})
+}
+
+// bury ends the remains of a process, once. It does not wait, because the remains may sleep. The
+// caller holds the lock.
+func (w *world) bury(p *crash.Process) {
+	if w.buried == p {
+		return
+	}
+	w.buried = p
+	w.remains.Go(func() {
+		_ = p.Bury() // the process is dead, so its error does not matter
+	})
 }
 
 // enter makes p the process that runs now, and returns the process before it. nil means no process.
@@ -138,16 +177,16 @@ func (w *world) open(def perdure.Definition) error {
 	return err
 }
 
-// kill kills the process. It does not wait for goroutines that remain, because they may sleep.
+// kill kills the process. It does not wait for goroutines that remain.
 func (w *world) kill() error {
 	p := w.enter(nil)
 	if p == nil {
 		return nil
 	}
 	p.Kill()
-	w.remains.Go(func() {
-		_ = p.Bury() // the process is dead, so its error does not matter
-	})
+	w.mu.Lock()
+	w.bury(p)
+	w.mu.Unlock()
 	return w.fence()
 }
 
@@ -185,12 +224,21 @@ func (w *world) mistake(m replay.Mistake) {
 	if first {
 		w.found(text)
 	}
-	if m.Blocked {
+	switch {
+	case m.Blocked:
 		w.end(fmt.Errorf("%w: %s", errBlocked, text)) // no caller that waits would ever get an answer
+	case m.Stuck && first:
+		line, _, _ := strings.Cut(text, "\n") // without the stack
+		why := fmt.Errorf("%w: %s", errStuck, line)
+		w.end(why)
+		w.endLater(why)
 	}
 }
 
-var errBlocked = errors.New("an execution is blocked")
+var (
+	errBlocked = errors.New("an execution is blocked")
+	errStuck   = errors.New("an execution may never continue")
+)
 
 // ran records that a body has returned. The worker calls it.
 func (w *world) ran(a replay.Attempt) {

@@ -21,6 +21,39 @@ func (l *StoredDeadTask) hasChanged(o *model.DeadTaskOrder) bool {
 	return l.Count != o.Count || !o.Run.IsZero() && !last.IsZero() && o.Run != last
 }
 
+// FindRequeue finds out what a requeue does to a dead task that may have been requeued since the
+// sender looked at the task. It returns the last requeue if that is the answer to the order, an
+// error if the requeue is refused for that reason, and a zero value if the task was not requeued
+// since.
+func (l *StoredDeadTask) FindRequeue(o *model.DeadTaskOrder) (model.Requeue, error) {
+	if !l.hasChanged(o) {
+		return model.Requeue{}, nil
+	}
+	if why := l.whyNotRepeated(o); why != "" {
+		return model.Requeue{}, fault.New(fault.Conflict, "%s", why)
+	}
+	return l.Body.Requeued, nil
+}
+
+// whyNotRepeated returns why the last requeue of a dead task that has changed is not the answer to
+// an order. It returns an empty text if it is the answer.
+func (l *StoredDeadTask) whyNotRepeated(o *model.DeadTaskOrder) string {
+	last := &l.Body.Requeued
+	switch {
+	case last.IsZero(): // there is no run that the answer could name
+		return fmt.Sprintf("dead task %s was requeued %d times, not %d, and the last requeue was undone: requeue it again", o.Ref, l.Count, o.Count)
+	case o.Input == nil || last.HasInput(*o.Input):
+		return ""
+	}
+
+	with := "another input"
+	if len(last.Input) == 0 || !o.Input.Comparable() {
+		with = "its own input, or with one that cannot be compared with this one"
+	}
+	return fmt.Sprintf("dead task %s was requeued before, as run %s, with %s, so it is not requeued with this input: look at the input of that run; "+
+		"when that run has ended, the task may be requeued again", o.Ref, last.Run, with)
+}
+
 // DeadTaskChange is what a decision does to a dead task.
 type DeadTaskChange struct {
 	Ref model.TaskRef
@@ -66,17 +99,12 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 	case dead == nil:
 		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead task %s of run %s", o.Ref, o.Ref.Run))
 		return x, d
-	case dead.hasChanged(o) && dead.Body.Requeued.IsZero():
-		// There is no run that the answer could name.
-		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued %d times, not %d, and the last requeue was undone: requeue it again", o.Ref, dead.Count, o.Count))
-		return x, d
-	case dead.hasChanged(o) && o.Input != nil:
-		// The dead task does not say with which input it was requeued.
-		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued before, as run %s, so it is not requeued with this input: look at the input of that run; "+
-			"when that run has ended, the task may be requeued again", o.Ref, dead.Body.Requeued.Run))
-		return x, d
 	case dead.hasChanged(o):
-		d.Answer = model.Answer{Run: dead.Body.Requeued.Run, Existing: true}
+		if why := dead.whyNotRepeated(o); why != "" {
+			d.refuse(fault.Conflict, why)
+		} else {
+			d.Answer = model.Answer{Run: dead.Body.Requeued.Run, Existing: true, Requeue: dead.Count}
+		}
 		return x, d
 	case o.Ref.Alone() && x != nil && x.Open():
 		d.refuse(fault.Conflict, fmt.Sprintf("%s is open again, as run %s", o.Ref, x.Start.Run))
@@ -95,8 +123,11 @@ func requeue(x *Execution, m *model.Message, dead *StoredDeadTask, now model.Tim
 	}
 	to := o.Ref.RequeueAddress(spec.Kind, dead.Count+1)
 	body.Requeued = model.Requeue{At: now, Address: to, Run: fresh}
+	if o.Input != nil {
+		body.Requeued.SetInput(*o.Input)
+	}
 	d.DeadTask = &DeadTaskChange{Ref: o.Ref, Prev: dead.Count, Next: dead.Count + 1, Body: body}
-	d.Answer = model.Answer{Run: fresh, Status: model.Running}
+	d.Answer = model.Answer{Run: fresh, Status: model.Running, Requeue: dead.Count + 1}
 
 	// The task was a step of a workflow: the new run has a new address.
 	if !o.Ref.Alone() {

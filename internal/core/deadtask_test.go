@@ -1,6 +1,7 @@
 package core
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ type post struct {
 	begun    int         // runs that requeues began
 	undone   int         // runs whose requeue was undone
 	last     model.RunID // the last run that a requeue began
+	with     string      // the input of that run if the requeue gave it another one
 	executed bool        // a worker has claimed the task of the last run
 }
 
@@ -122,8 +124,9 @@ func TestDeadTaskOrdersHoldTheirPromises(t *testing.T) {
 			"requeue": func(t *rapid.T) {
 				count := rapid.Int64Range(0, 2).Draw(t, "count")
 				var in *model.Payload
-				if rapid.Bool().Draw(t, "edited") {
-					in = &model.Payload{Data: []byte("2")}
+				with := rapid.SampledFrom([]string{"", "2", "3"}).Draw(t, "edited")
+				if with != "" {
+					in = &model.Payload{Data: []byte(with)}
 				}
 				before, open := p.dead, p.current()
 
@@ -134,7 +137,10 @@ func TestDeadTaskOrdersHoldTheirPromises(t *testing.T) {
 						t.Fatalf("without a dead task: %v", err)
 					}
 				case before.Count != count:
-					known := in == nil && !before.Body.Requeued.IsZero()
+					known := (in == nil || with == p.with) && !before.Body.Requeued.IsZero()
+					if known && p.ref.RequeueAddress("work", d.Answer.Requeue) != before.Body.Requeued.Address {
+						t.Fatalf("the answer names requeue %d, the run is %s", d.Answer.Requeue, before.Body.Requeued.Address)
+					}
 					if d.HasWrites() || known != (err == nil) || err != nil && !fault.Is(err, fault.Conflict) || known && (!d.Answer.Existing || d.Answer.Run != before.Body.Requeued.Run) {
 						t.Fatalf("count %d of %d: %+v", count, before.Count, d)
 					}
@@ -147,7 +153,10 @@ func TestDeadTaskOrdersHoldTheirPromises(t *testing.T) {
 					t.Fatal(err)
 				default:
 					marks++
-					p.last, p.executed = d.Answer.Run, false
+					p.last, p.executed, p.with = d.Answer.Run, false, with
+					if to := p.ref.RequeueAddress("work", d.Answer.Requeue); to != p.dead.Body.Requeued.Address {
+						t.Fatalf("the answer names %s, the run is %s", to, p.dead.Body.Requeued.Address)
+					}
 					if p.dead.Count != count+1 || p.dead.Body.Requeued.Run != d.Answer.Run {
 						t.Fatalf("the dead task afterwards: %+v", p.dead)
 					}
@@ -281,4 +290,55 @@ func TestOrdersThatAreOutOfDate(t *testing.T) {
 			t.Fatalf("the task is open as %s: %+v, %v", second, d.Answer, d.Refusal())
 		}
 	})
+}
+
+// Two clients requeue a task with another input. If both inputs are equal, the second client gets
+// the run of the first requeue. Otherwise it gets a conflict, because the run has another input
+// than the one that this client wants, or may have another one.
+func TestRequeueWithAnInputIsRepeated(t *testing.T) {
+	t.Parallel()
+	plain := func(data string) *model.Payload { return &model.Payload{Data: []byte(data)} }
+	sealed := func(data string, sum ...byte) *model.Payload {
+		p := model.Payload{Data: []byte(data), Encoding: "json+aes"}
+		if len(sum) > 0 {
+			p = p.WithSum(sum)
+		}
+		return &p
+	}
+
+	for what, c := range map[string]struct {
+		first, second *model.Payload
+		conflict      string // part of the error; empty if the second order repeats the first one
+	}{
+		"the same input":                 {plain("2"), plain("2"), ""},
+		"another input":                  {plain("2"), plain("3"), "with another input"},
+		"the own input, then another":    {nil, plain("2"), "with its own input"},
+		"an input, then none":            {plain("2"), nil, ""},
+		"equal sums":                     {sealed("x", 1), sealed("y", 1), ""},
+		"different sums":                 {sealed("x", 1), sealed("x", 2), "with another input"},
+		"hidden, without sums":           {sealed("x"), sealed("x"), "cannot be compared"},
+		"plain, then hidden without sum": {plain("2"), sealed("x"), "cannot be compared"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				p := newPost(rapid.Bool().Draw(t, "alone"))
+				first := p.send(t, p.order(model.DeadTaskRequeue, 0, c.first))
+				if err := first.Refusal(); err != nil {
+					t.Fatal(err)
+				}
+
+				second := p.send(t, p.order(model.DeadTaskRequeue, 0, c.second))
+				err := second.Refusal()
+				switch {
+				case second.HasWrites():
+					t.Fatalf("the second order writes: %+v", second)
+				case c.conflict == "" && (err != nil || second.Answer.Run != first.Answer.Run || !second.Answer.Existing || second.Answer.Requeue != 1):
+					t.Fatalf("%+v, %v; want run %s", second.Answer, err, first.Answer.Run)
+				case c.conflict != "" && (!fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), c.conflict)):
+					t.Fatalf("%v; want a conflict %q", err, c.conflict)
+				}
+			})
+		})
+	}
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/payload"
 )
 
 // dead returns the dead tasks that a query selects.
@@ -235,6 +237,63 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 
 		if sum != 1+2+3+4+5 {
 			t.Errorf("the sum is %d", sum)
+		}
+	})
+}
+
+// A step of a workflow dies, and operators requeue it with a new input. An operator who gives the
+// same input again gets the same task, also if the app encrypts its payloads. An operator who
+// repeats an old request gets the address of the task that this request began, even if that task
+// was deleted and other requeues followed.
+func TestRepeatedRequeuesOfAStep(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		s.cfg.Payloads = sealingCodec(payload.JSON, ring(t, "k1"), payload.Dir(t.TempDir()))
+		charge := perdure.NewActivity("charge", func(_ context.Context, card string) (string, error) {
+			if card == "bad" {
+				return "", perdure.Permanent(errors.New("no money"))
+			}
+			return "charged " + card, nil
+		}, perdure.OnQueue("bank"))
+		order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, card string) (string, error) {
+			return charge.Run(ctx, card)
+		})
+
+		app := s.open(charge, order)
+		c := caller(t, app)
+		if _, err := order.Run(c, "bad"); err == nil {
+			t.Fatal("it completed")
+		}
+		id := dead(t, app, perdure.DeadQuery{})[0].ID
+		long := "good" + strings.Repeat("!", 500) // long enough for each transform of the codec
+		requeue := func(opts ...perdure.RequeueOption) perdure.Ref {
+			t.Helper()
+			ref, err := app.DeadTasks().Requeue(t.Context(), id, opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := (perdure.Execution[string]{Ref: ref}).Result(c); err != nil && !errors.Is(err, perdure.ErrNotFound) || err == nil && got != "charged "+long {
+				t.Errorf("%s: %q, %v", ref, got, err)
+			}
+			return ref
+		}
+
+		first := requeue(perdure.WithInput(long), perdure.RequestID("first"))
+		if again := requeue(perdure.WithInput(long)); again != first {
+			t.Errorf("the same input is requeued as %s, want %s", again, first)
+		}
+		if _, err := app.DeadTasks().Requeue(t.Context(), id, perdure.WithInput(long+"?")); !errors.Is(err, perdure.ErrConflict) {
+			t.Errorf("another input: %v", err)
+		}
+
+		if second := requeue(perdure.WithInput(long), perdure.RequeueAgain()); second == first {
+			t.Fatalf("two requeues have the address %s", first)
+		}
+		if err := app.Executions().Delete(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		if again := requeue(perdure.WithInput(long), perdure.RequestID("first")); again != first {
+			t.Errorf("the repeated request is answered with %s, want %s", again, first)
 		}
 	})
 }

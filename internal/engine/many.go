@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -24,12 +26,12 @@ const manyAtOnce = 64
 // messages, SendMany puts these messages into the inboxes of the lanes together, so that they share
 // commits.
 func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
+	inc := e.current()
 	sent := make([]Sent, len(ms))
-	b := &bundle{sent: sent, answered: make([]bool, len(ms)), done: make(chan struct{})}
+	b := &bundle{eng: e, inc: inc, sent: sent, answered: make([]bool, len(ms)), done: make(chan struct{}), again: map[int]attempt{}}
 	ops := map[*laneShell][]op{}
 	var rest []int
 
-	inc := e.current()
 	for i, m := range ms {
 		var fresh bool
 		ms[i], fresh = withRequestID(m)
@@ -71,18 +73,13 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 		return b.abandon(e.gaveUp(ctx, "%s", what))
 	}
 
-	for i := range sent {
-		if errors.Is(sent[i].Err, lane.ErrNotOwner) {
-			rest = append(rest, i)
-		}
-	}
-
+	rest = slices.AppendSeq(rest, maps.Keys(b.again))
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range min(manyAtOnce, len(rest)) {
 		wg.Go(func() {
 			for i := range next {
-				sent[i].Answer, sent[i].Err = e.Send(ctx, ms[i])
+				sent[i].Answer, sent[i].Err = e.send(ctx, ms[i], false, b.again[i])
 			}
 		})
 	}
@@ -98,12 +95,17 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 
 // bundle collects the answers to many messages. Its caller waits for all of them.
 type bundle struct {
+	eng  *Engine
+	inc  *incarnation // whose lanes got the messages; nil if there was none
 	left atomic.Int64
 	done chan struct{}
 
 	mu       sync.Mutex
 	sent     []Sent // nil once the caller has given up
 	answered []bool
+	// again has the messages that must be sent again, because the lane is not their owner or its
+	// answer may be out of date. The attempt says what became of the first one.
+	again map[int]attempt
 }
 
 // part is one of the messages.
@@ -113,9 +115,13 @@ type part struct {
 }
 
 func (p part) finish(a *lane.Answer) {
+	stale := p.b.eng.mayBeStale(p.b.inc, a)
 	p.b.mu.Lock()
 	if p.b.sent != nil {
 		p.b.sent[p.i], p.b.answered[p.i] = Sent{a.Answer, a.Err}, true
+		if stale || errors.Is(a.Err, lane.ErrNotOwner) {
+			p.b.again[p.i] = attempt{taken: stale || a.Token != nil}
+		}
 	}
 	p.b.mu.Unlock()
 	p.b.over()

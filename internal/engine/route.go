@@ -170,15 +170,21 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 // build owned the shard, the caller must wait for the last run of the execution.
 func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, error) {
 	m, fresh := withRequestID(m)
+	inc := e.current()
 	a, err := e.sendLocal(ctx, m, fresh, true)
+	stale, shared := e.mayBeStale(inc, &a), e.cfg.Store.Info().Shared
+	// The same rule as in send: an owner that has lost its lease since then may have applied the
+	// message.
+	tried := attempt{taken: a.Token != nil || stale}
+
 	switch {
 	case a.Result != nil:
 		return *a.Result, nil
 	case a.Begun: // the execution has begun, but its owner is gone
-	case errors.Is(err, lane.ErrNotOwner) && a.Token == nil && e.cfg.Store.Info().Shared:
-		return e.executeElsewhere(ctx, m, fresh)
+	case stale, errors.Is(err, lane.ErrNotOwner) && a.Token == nil && shared:
+		return e.executeElsewhere(ctx, m, fresh, tried)
 	case errors.Is(err, lane.ErrNotOwner) || fault.Is(err, fault.Unavailable) && ctx.Err() == nil:
-		a, err := e.Send(ctx, m)
+		a, err := e.send(ctx, m, false, tried)
 		return lane.Result{Run: a.Run}, err
 	case err != nil:
 		return lane.Result{}, err
@@ -186,9 +192,10 @@ func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, er
 	return lane.Result{Run: a.Answer.Run}, nil
 }
 
-// executeElsewhere does the same as Execute, for an execution that another node owns.
-func (e *Engine) executeElsewhere(ctx context.Context, m *model.Message, fresh bool) (lane.Result, error) {
-	a, tried, err := e.sendDirectly(ctx, askRun, m, fresh, attempt{})
+// executeElsewhere does the same as Execute, for an execution that another node owns. tried says
+// what became of an earlier attempt.
+func (e *Engine) executeElsewhere(ctx context.Context, m *model.Message, fresh bool, tried attempt) (lane.Result, error) {
+	a, tried, err := e.sendDirectly(ctx, askRun, m, fresh, tried)
 	switch {
 	case a.Result != nil:
 		return *a.Result, nil

@@ -16,6 +16,10 @@ type Answer struct {
 	// For says which request the request id was used for. Only answers that the engine remembers
 	// have it. It is nil in answers that older builds stored.
 	For *Use `cbor:"6,keyasint,omitempty"`
+	// Requeue says which requeue of a dead task has begun Run: 1 for the first one. With it,
+	// TaskRef.RequeueAddress returns the address of that run. It is 0 in answers to other requests,
+	// and in answers of builds without this field.
+	Requeue int64 `cbor:"7,keyasint,omitempty"`
 }
 
 // DecodeAnswer reads a stored answer.

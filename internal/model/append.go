@@ -215,6 +215,7 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 		m.dst = in.end()
 	}
 
+	m.int(7, a.Requeue)
 	return m.end()
 }
 
@@ -260,6 +261,7 @@ func AppendDeadTask(dst []byte, d *DeadTask) []byte {
 		in.int(1, int64(d.Requeued.At))
 		in.address(2, &d.Requeued.Address)
 		in.id(3, d.Requeued.Run)
+		in.data(4, d.Requeued.Input)
 		m.dst = in.end()
 	}
 

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"strings"
@@ -45,10 +46,31 @@ type Requeue struct {
 	At      Time    `cbor:"1,keyasint,omitempty"`
 	Address Address `cbor:"2,keyasint,omitzero"`
 	Run     RunID   `cbor:"3,keyasint,omitzero"`
+	// Input is a digest of the input that the requeue gave to the task. It is empty if the task
+	// kept its own input, if the input cannot be compared (see Payload.Comparable), and if a build
+	// without this field requeued the task.
+	Input []byte `cbor:"4,keyasint,omitempty"`
 }
 
 // IsZero reports whether the task was never requeued.
-func (r Requeue) IsZero() bool { return r == Requeue{} }
+func (r Requeue) IsZero() bool { return r.Equal(Requeue{}) }
+
+// Equal reports whether two requeues are the same.
+func (r Requeue) Equal(o Requeue) bool {
+	return r.At == o.At && r.Address == o.Address && r.Run == o.Run && bytes.Equal(r.Input, o.Input)
+}
+
+// SetInput notes the input that the requeue gives to the task.
+func (r *Requeue) SetInput(in Payload) {
+	if r.Input = nil; in.Comparable() {
+		r.Input = in.Digest()
+	}
+}
+
+// HasInput reports whether the requeue certainly gave this input to the task.
+func (r Requeue) HasInput(in Payload) bool {
+	return len(r.Input) > 0 && in.Comparable() && bytes.Equal(r.Input, in.Digest())
+}
 
 // Bounds of the failed attempts that a dead task keeps. A task may fail for weeks, and its errors
 // may quote whole documents.

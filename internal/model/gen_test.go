@@ -75,7 +75,7 @@ var (
 	genAnswer = rapid.Custom(func(t *rapid.T) model.Answer {
 		return model.Answer{
 			Run: genRun.Draw(t, "run"), Status: genStatus.Draw(t, "status"), Existing: rapid.Bool().Draw(t, "existing"),
-			Failure: genFailure.Draw(t, "failure"), Output: genPayload.Draw(t, "output"),
+			Failure: genFailure.Draw(t, "failure"), Output: genPayload.Draw(t, "output"), Requeue: genInt.Draw(t, "requeue"),
 		}
 	})
 )
@@ -124,7 +124,7 @@ var (
 			Scheduled: genTime.Draw(t, "scheduled"), At: genTime.Draw(t, "at"), Attempts: int(genInt.Draw(t, "attempts")),
 			Failed: rapid.SliceOfN(genFailed, 0, 3).Draw(t, "failed"), LeftOut: int(genInt.Draw(t, "left out")),
 			Failure: genFailure.Draw(t, "failure"), Fingerprint: genText.Draw(t, "fingerprint"),
-			Requeued: model.Requeue{At: genTime.Draw(t, "requeued"), Address: genAddress.Draw(t, "as"), Run: genRun.Draw(t, "run")},
+			Requeued: model.Requeue{At: genTime.Draw(t, "requeued"), Address: genAddress.Draw(t, "as"), Run: genRun.Draw(t, "run"), Input: genBytes.Draw(t, "requeued with")},
 		}
 	})
 )

@@ -156,6 +156,7 @@ func samples() []sample {
 	}
 	answer("answer: empty", model.Answer{})
 	answer("answer: every field", model.Answer{Run: id(1), Status: model.Running, Existing: true, Failure: fail})
+	answer("answer: requeue", model.Answer{Run: id(1), Status: model.Running, Requeue: 2})
 
 	dead := func(name string, d model.DeadTask) {
 		all = append(all, sample{
@@ -168,6 +169,10 @@ func samples() []sample {
 		Address: address, Spec: model.TaskSpec{Kind: "charge", Queue: "slow", Retry: model.Retry{MaxAttempts: 3}}, Input: text, Scheduled: at(1), At: at(9),
 		Attempts: 3, Failed: []model.FailedAttempt{{Attempt: 1, At: at(2), Worker: "w-1", Failure: *fail}, {Attempt: 3, At: at(9)}}, LeftOut: 1,
 		Failure: fail, Fingerprint: "0123456789abcdef", Requeued: model.Requeue{At: at(20), Address: address, Run: id(7)},
+	})
+	dead("dead task: requeued with another input", model.DeadTask{
+		Address: address, Spec: model.TaskSpec{Kind: "charge", Queue: "default"}, Input: text, At: at(9),
+		Requeued: model.Requeue{At: at(20), Address: address, Run: id(7), Input: []byte{1, 2, 3}},
 	})
 	all = append(all, sample{
 		"payload", func() []byte { return model.AppendPayload(nil, &blob) },

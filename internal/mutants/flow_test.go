@@ -66,6 +66,20 @@ var flow = []mutant{
 		tests: [][]string{sim},
 	},
 	{
+		name:  "a dead task does not keep the input of a requeue",
+		file:  "internal/core/deadtask.go",
+		old:   "		body.Requeued.SetInput(*o.Input)\n",
+		new:   "",
+		tests: [][]string{{"./internal/core", "-run", "TestRequeueWithAnInputIsRepeated$"}},
+	},
+	{
+		name:  "a requeue with another input gets the task of the first one",
+		file:  "internal/core/deadtask.go",
+		old:   "	case o.Input == nil || last.HasInput(*o.Input):\n",
+		new:   "	case o.Input == nil || true:\n",
+		tests: [][]string{{"./internal/core", "-run", "TestRequeueWithAnInputIsRepeated$"}},
+	},
+	{
 		name:  "an edited input is forgotten",
 		file:  "internal/core/deadtask.go",
 		old:   "		spec.Same, in = nil, *o.Input //",

@@ -470,6 +470,20 @@ var common = []mutant{
 		tests: [][]string{{"./internal/replay", "-run", "TestCodeThatDiffersIsFoundBeforeAnythingRuns$"}, {"./perduretest", "-run", "TestWrongWorkflowsFail$"}},
 	},
 	{
+		name:  "the test kit waits for code that may block forever",
+		file:  "perduretest/world.go",
+		old:   "	case m.Stuck && first:\n",
+		new:   "	case m.Stuck && first && false:\n",
+		tests: [][]string{{"./perduretest", "-run", "TestCodeThatBlocksForever$"}},
+	},
+	{
+		name:  "the time of a body counts as time in which the code is stuck",
+		file:  "internal/replay/body.go",
+		old:   "	a.fut.m.since.Store(",
+		new:   "	_ = (",
+		tests: [][]string{{"./internal/replay", "-run", "TestCodeAfterALongBodyIsNotStuck$"}},
+	},
+	{
 		name:  "new waiters postpone the next poll for answers",
 		file:  "internal/notify/lookout.go",
 		old:   "			if asleep { // if it is awake",

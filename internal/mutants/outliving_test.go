@@ -85,6 +85,20 @@ var stale = []mutant{
 		tests: [][]string{{"./internal/engine", "-run", "TestStartWithoutALease$"}},
 	},
 	{
+		name:  "a node without a lease says from memory which run a caller awaits",
+		file:  "internal/engine/route.go",
+		old:   "	case stale, errors.Is(",
+		new:   "	case errors.Is(",
+		tests: [][]string{engineTest("TestRunsAndBundlesWithoutALease$")},
+	},
+	{
+		name:  "a node without a lease answers a bundle of starts from memory",
+		file:  "internal/engine/many.go",
+		old:   "		if stale || errors.Is(",
+		new:   "		if errors.Is(",
+		tests: [][]string{engineTest("TestRunsAndBundlesWithoutALease$")},
+	},
+	{
 		name:  "a message whose effect is committed is sent again without a lease",
 		file:  "internal/engine/route.go",
 		old:   "	return known && !a.Committed && ",
@@ -122,6 +136,13 @@ var outliving = []mutant{
 		old:   "					l.keepForHolder(e, h.Run)\n",
 		new:   "					e.wait.overlooked = true\n",
 		tests: [][]string{laneTest("TestRunIsKeptForItsWorker$")},
+	},
+	{
+		name:  "a run whose reservation ends behind a start that is refused gets no worker",
+		file:  "internal/engine/lane/dispatch.go",
+		old:   "		e.wait.overlooked = true\n",
+		new:   "",
+		tests: [][]string{laneTest("TestReservedRunBehindAnAssumedStart$")},
 	},
 	{
 		name:  "a lane forgets a run that is to be given out when it reads the run for a message",

@@ -320,6 +320,7 @@ func (r *run) beginInline(a *ask) context.Context {
 	r.inline = a
 	r.since = r.w.tick.Load() + 1
 	r.mu.Unlock()
+	r.w.stir()
 	return ctx
 }
 
@@ -328,7 +329,9 @@ func (r *run) endInline(a *ask) {
 	r.mu.Lock()
 	ctx := a.body
 	a.body, r.inline = nil, nil
+	a.fut.m.since.Store(r.w.tick.Load()) // the code was not stuck while the body ran
 	r.mu.Unlock()
+	r.w.stir()
 	ctx.end(nil)
 }
 

@@ -32,6 +32,9 @@ type Mistake struct {
 	Address model.Address
 	Text    string // what is wrong, where, and what to do instead
 	Blocked bool   // the run cannot continue
+	// Stuck says that the code blocks outside durable calls. The run may never continue, and the
+	// worker cannot end its goroutine.
+	Stuck bool
 }
 
 // Attempt is one execution of the body of a step.
@@ -48,6 +51,14 @@ type Attempt struct {
 func (r *run) reportMistake(blocked bool, text string) {
 	if c := r.w.cfg.Checks; c != nil && c.Found != nil {
 		c.Found(Mistake{Address: r.start.Address, Text: text, Blocked: blocked})
+	}
+}
+
+// reportStuck reports that the code of the run blocks outside durable calls.
+func (r *run) reportStuck(stack string) {
+	if c := r.w.cfg.Checks; c != nil && c.Found != nil {
+		text := "code blocks outside durable calls" + at(placeIn(stack)) + ": wait with ctx.Sleep, a signal, a promise or a future, or do it in a step\n" + stack
+		c.Found(Mistake{Address: r.start.Address, Text: text, Stuck: true})
 	}
 }
 

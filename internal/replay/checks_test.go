@@ -178,7 +178,7 @@ func TestMisuseIsTold(t *testing.T) {
 		{"code that blocks", func(*engine, replay.Ctx) error {
 			time.Sleep(10 * time.Second)
 			return nil
-		}, "code blocks outside durable calls: goroutine"},
+		}, "code blocks outside durable calls at replay/checks_test.go:"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -47,14 +47,61 @@ func (w *Worker) janitor() {
 		if len(runs) > 0 {
 			without = 0
 		}
-		now := w.tick.Load()
+		now, seen := w.tick.Load(), w.stirs.Load()
+		due := len(runs) == 0
 		for _, r := range runs {
-			r.inspect(now, idle, stuck)
+			due = r.inspect(now, idle, stuck) || due
 		}
 		if len(runs) > w.cfg.MaxLoaded {
 			w.releaseOldest(runs)
+			due = true
 		}
 		clear(runs[len(runs):cap(runs)])
+
+		if !due && w.cfg.Checks != nil {
+			ticker.Stop()
+			if !w.doze(seen) {
+				return
+			}
+			ticker.Reset(every)
+		}
+	}
+}
+
+// doze waits until something happens to a run, in a test of users' code. In such a test a body may
+// run for years of virtual time, and looking four times in each second of them would take hours.
+// seen is the value of stirs before the janitor looked at the runs. doze returns false if the
+// worker is closed.
+func (w *Worker) doze(seen int64) bool {
+	w.dozing.Store(true)
+	defer w.dozing.Store(false)
+	if w.stirs.Load() != seen {
+		return true
+	}
+	select {
+	case <-w.ctx.Done():
+		return false
+	case <-w.attention:
+		return true
+	}
+}
+
+// stir tells a janitor that may doze that a run has changed.
+func (w *Worker) stir() {
+	if w.cfg.Checks == nil {
+		return
+	}
+	w.stirs.Add(1)
+	if w.dozing.Load() {
+		w.alert()
+	}
+}
+
+// alert wakes the janitor.
+func (w *Worker) alert() {
+	select {
+	case w.attention <- struct{}{}:
+	default:
 	}
 }
 
@@ -73,12 +120,11 @@ func (w *Worker) mayRest() bool {
 
 // inspect looks at one run. It reports what the run waits for, if the worker has not reported that
 // yet. Otherwise it releases a run that has been parked for a long time. It also reports code that
-// blocks.
-func (r *run) inspect(now, idle, stuck int64) {
+// blocks. It returns whether the janitor has to look again even if nothing happens to the run.
+func (r *run) inspect(now, idle, stuck int64) (due bool) {
 	r.mu.Lock()
 	if r.busy {
-		r.inspectBusy(now, stuck)
-		return
+		return r.inspectBusy(now, stuck)
 	}
 
 	m := r.m
@@ -91,25 +137,29 @@ func (r *run) inspect(now, idle, stuck int64) {
 		r.busy, r.retell = true, false
 		r.mu.Unlock()
 		m.turnOver(nil, false)
-		return
+		return true
 	case age >= idle && m.idle():
 		r.releaseLocked()
-		return
+		return true
+	default:
+		due = m.idle() || (m.untold || m.unanswered || r.retell) && !m.closed
 	}
 
 	r.mu.Unlock()
+	return due
 }
 
 // inspectBusy looks at a run while one of its goroutines executes. The caller holds the lock of the
-// run, and inspectBusy unlocks it.
-func (r *run) inspectBusy(now, stuck int64) {
+// run, and inspectBusy unlocks it. It returns the same as inspect.
+func (r *run) inspectBusy(now, stuck int64) (due bool) {
 	m := r.m
 	var t model.Turn
 	switch c := m.active.Load(); {
 	case r.evicted:
 	// A long inline body: report that the run is in this step.
 	case r.inline != nil:
-		if r.since != 0 && now-r.since > 0 {
+		due = r.since != 0
+		if due && now-r.since > 0 {
 			r.since = 0
 			t.Waits = []model.Reason{{Code: model.WaitStep, Name: r.inline.name}}
 		}
@@ -117,20 +167,23 @@ func (r *run) inspectBusy(now, stuck int64) {
 	case c != nil && now-m.since.Load() >= stuck && r.stuck != m.since.Load()+1:
 		r.stuck = m.since.Load() + 1
 		t.Waits = []model.Reason{{Code: model.WaitStuck, Detail: r.w.stackOf(c)}}
+	default:
+		due = c == nil || r.stuck != m.since.Load()+1
 	}
 
 	r.mu.Unlock()
 	if t.Waits == nil {
-		return
+		return due
 	}
 	if w := t.Waits[0]; w.Code == model.WaitStuck {
-		r.reportMistake(false, "code "+w.String()+"\nwait with ctx.Sleep, a signal, a promise or a future, or do it in a step")
+		r.reportStuck(w.Detail)
 	}
 	t.Running = true // a body runs, or may run soon
 	t.Run, t.Generation, t.Seen = r.start.Run, r.generation, m.seen.Load()
 	if err := r.w.report(t); err != nil {
 		r.logRefused(err)
 	}
+	return due
 }
 
 // releaseOldest releases parked runs, least recently used first, until at most MaxLoaded runs are

@@ -180,6 +180,7 @@ func (m *machine) drop(c *Coroutine) {
 // it up, and the caller must no longer touch the machine.
 func (m *machine) turnOver(self *Coroutine, guest bool) bool {
 	m.active.Store(nil)
+	m.w.stir()
 	for {
 		if c := m.next(); c != nil {
 			m.since.Store(m.w.tick.Load())

@@ -84,6 +84,40 @@ func userFrame(pcs []uintptr) string {
 	}
 }
 
+// placeIn returns the place of the innermost frame of user code in the text of a stack. It returns
+// "" if there is none.
+func placeIn(stack string) string {
+	function := ""
+	for line := range strings.Lines(stack) {
+		file, inStandard := strings.CutPrefix(strings.TrimSpace(line), standard)
+		switch {
+		case !strings.HasPrefix(line, "\t"):
+			function = line
+			continue
+		case isSDKFunction(function) || inStandard && standard != "":
+			continue
+		}
+
+		file, _, _ = strings.Cut(file, " +0x")
+		if i := strings.LastIndexByte(file, ':'); i > 0 {
+			if n, err := strconv.Atoi(file[i+1:]); err == nil {
+				return place(file[:i], n)
+			}
+		}
+	}
+	return ""
+}
+
+// standard is the folder with the source of the standard library. It is empty if this program was
+// built without the names of folders.
+var standard = func() string {
+	var pc [1]uintptr
+	runtime.Callers(0, pc[:])
+	f, _ := runtime.CallersFrames(pc[:]).Next() // runtime.Callers itself
+	folder, _ := strings.CutSuffix(f.File, "runtime/extern.go")
+	return folder
+}()
+
 // isSDKFunction reports whether a function belongs to the SDK.
 func isSDKFunction(function string) bool {
 	rest, ok := strings.CutPrefix(function, "github.com/perdure/perdure")

@@ -168,6 +168,34 @@ func TestBlockingCodeIsSaid(t *testing.T) {
 	})
 }
 
+// TestCodeAfterALongBodyIsNotStuck runs code that takes half a second after a step of a minute. The
+// worker must not count the minute as time in which the code was stuck.
+func TestCodeAfterALongBodyIsNotStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		e := newEngine(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+			_, err := x.Step(&replay.Step{Name: "long", Body: func(context.Context) (model.Payload, error) {
+				time.Sleep(time.Minute)
+				return payload("done"), nil
+			}})
+			<-free
+			return payload("end"), err
+		})
+
+		e.activate(-1)
+		pass(time.Minute + 500*time.Millisecond)
+		e.applyAll()
+		if len(e.waits) != 1 || e.waits[0] != (model.Reason{Code: model.WaitStep, Name: "long"}) {
+			t.Errorf("waits %v", e.waits)
+		}
+		close(free)
+		synctest.Wait()
+		e.settle()
+		e.stop()
+		e.wantClosed(t, model.Completed, "end")
+	})
+}
+
 // many is a session for many runs. It only counts what it receives.
 type many struct {
 	mu       sync.Mutex

@@ -134,6 +134,10 @@ type Worker struct {
 	// attention wakes the janitor, because it sleeps and there is a run, or because there are too
 	// many runs.
 	attention chan struct{}
+
+	// In tests of users' code, the janitor sleeps while nothing can be due: see doze.
+	dozing atomic.Bool
+	stirs  atomic.Int64 // counts changes of runs
 }
 
 // bound is a session that the worker serves.
@@ -227,10 +231,7 @@ func (w *Worker) Activate(a *api.Activation) {
 	}
 
 	if wakes {
-		select {
-		case w.attention <- struct{}{}:
-		default:
-		}
+		w.alert()
 	}
 
 	if begins { // otherwise the earlier activation begins this one when it ends

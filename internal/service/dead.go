@@ -109,11 +109,13 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	}
 
 	if r.DryRun {
-		if row.Requeued > o.Count && before.IsZero() { // the owner would refuse it the same way
-			return api.RequeueReply{}, fault.New(fault.Conflict, "dead task %s was requeued %d times, and the last requeue was undone: requeue it again", ref, row.Requeued)
-		}
-		if row.Requeued > o.Count {
-			return api.RequeueReply{Address: before.Address, Run: before.Run, Existing: true}, nil
+		dead := core.StoredDeadTask{Count: row.Requeued, Body: row.Body}
+		last, err := dead.FindRequeue(o) // as the owner does
+		switch {
+		case err != nil:
+			return api.RequeueReply{}, err
+		case !last.IsZero():
+			return api.RequeueReply{Address: last.Address, Run: last.Run, Existing: true}, nil
 		}
 		return api.RequeueReply{Address: ref.RequeueAddress(row.Body.Spec.Kind, o.Count+1)}, nil
 	}
@@ -125,12 +127,12 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	reply := api.RequeueReply{Address: ref.RequeueAddress(row.Body.Spec.Kind, o.Count+1), Run: a.Run, Existing: a.Existing}
 
 	if a.Existing {
-		if before.Run != a.Run { // the task was requeued after the read
+		if a.Requeue == 0 && before.Run != a.Run { // the task was requeued after the read
 			if row, err = s.deadRow(ctx, "requeue", r.ID); err != nil {
 				return reply, err
 			}
 		}
-		reply.Address, err = s.requeuedTo(ctx, row, a.Run)
+		reply.Address, err = s.requeuedTo(ctx, row, &a)
 		return reply, err
 	}
 
@@ -177,30 +179,33 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 		return reply, true, fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
 	}
 	reply = api.RequeueReply{Run: a.Run, Existing: a.Existing}
-	reply.Address, err = s.requeuedTo(ctx, row, a.Run)
+	reply.Address, err = s.requeuedTo(ctx, row, &a)
 	return reply, true, err
 }
 
-// requeuedTo returns the address of a run that a requeue of the dead task has started. The row
-// names only the run of the last requeue, and does not count a requeue that was undone. So
-// requeuedTo tries the addresses of all requeues. If the run was deleted, no address has it. In
-// that case requeuedTo returns the address of the last requeue.
-func (s *Service) requeuedTo(ctx context.Context, row *store.DeadRow, run model.RunID) (model.Address, error) {
+// requeuedTo returns the address of the run that an answer to a requeue of the dead task names. The
+// answer says which requeue of the task has begun that run, unless a build without that field gave
+// the answer. In that case requeuedTo tries the addresses of all requeues: the row names only the
+// run of the last requeue, and does not count a requeue that was undone. If the run was deleted, no
+// address has it, and requeuedTo returns the address of the last requeue.
+func (s *Service) requeuedTo(ctx context.Context, row *store.DeadRow, a *model.Answer) (model.Address, error) {
 	d, last := deadTask(row), row.Body.Requeued
 	ref, kind := d.Ref(), row.Body.Spec.Kind
 	switch {
 	case ref.Alone():
 		return ref.Address, nil
+	case a.Requeue > 0:
+		return ref.RequeueAddress(kind, a.Requeue), nil
 	case last.IsZero():
 		last.Address = ref.RequeueAddress(kind, row.Requeued+1)
-	case last.Run == run:
+	case last.Run == a.Run:
 		return last.Address, nil
 	}
 
 	for n := row.Requeued + 1; n > 0; n-- {
-		a := ref.RequeueAddress(kind, n)
-		if x, err := s.store.LoadExecution(ctx, s.shard(a), a, run); err != nil || x != nil && x.Start.Address == a {
-			return a, err
+		to := ref.RequeueAddress(kind, n)
+		if x, err := s.store.LoadExecution(ctx, s.shard(to), to, a.Run); err != nil || x != nil && x.Start.Address == to {
+			return to, err
 		}
 	}
 

@@ -24,8 +24,9 @@ func (b someRuns) LoadExecution(_ context.Context, _ model.ShardID, _ model.Addr
 }
 
 // Each requeue of a step of a workflow has its own address. A client that repeats an old requeue
-// gets the address of the run that it had begun. If that run was deleted, it gets the address of
-// the last requeue.
+// gets the address of the run that it had begun, even if that run was deleted. Answers of older
+// builds do not say which requeue they are about. In that case a client whose run was deleted gets
+// the address of the last requeue.
 func TestAddressOfARequeuedStep(t *testing.T) {
 	t.Parallel()
 	row := &store.DeadRow{
@@ -39,8 +40,13 @@ func TestAddressOfARequeuedStep(t *testing.T) {
 
 	check := func(what string, run model.RunID, n int64) {
 		t.Helper()
-		if a, err := s.requeuedTo(t.Context(), row, run); err != nil || a != at(n) {
+		if a, err := s.requeuedTo(t.Context(), row, &model.Answer{Run: run}); err != nil || a != at(n) {
 			t.Errorf("%s: %s, %v; want %s", what, a, err, at(n))
+		}
+		for n := range int64(4) {
+			if a, err := s.requeuedTo(t.Context(), row, &model.Answer{Run: gone, Requeue: n + 1}); err != nil || a != at(n+1) {
+				t.Errorf("%s: requeue %d, whose run was deleted: %s, %v; want %s", what, n+1, a, err, at(n+1))
+			}
 		}
 	}
 	row.Requeued, row.Body.Requeued = 3, model.Requeue{At: 1, Address: at(3), Run: last}

@@ -117,3 +117,32 @@ func TestRequeueOfWhatWasUndone(t *testing.T) {
 		t.Errorf("a dry run with Again: %+v, %v", reply, err)
 	}
 }
+
+// Two operators requeue a dead task with the same new input. The second one gets the run of the
+// first, also as a dry run. An operator with another input gets a conflict.
+func TestRequeueWithTheSameInput(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := live(t, service.Limits{})
+	session, _, id := bury(t, s)
+	if err := session.Leave(ctx); err != nil { // so that the requeued task stays open
+		t.Fatal(err)
+	}
+	input := func(text string) *model.Payload { return &model.Payload{Data: []byte(text)} }
+	first, err := s.Requeue(ctx, api.RequeueRequest{ID: id, Input: input("new")})
+	if err != nil || first.Existing {
+		t.Fatalf("%+v, %v", first, err)
+	}
+
+	for _, dry := range []bool{true, false} {
+		again, err := s.Requeue(ctx, api.RequeueRequest{ID: id, Input: input("new"), DryRun: dry})
+		if err != nil || !again.Existing || again.Run != first.Run || again.Address != first.Address {
+			t.Errorf("the same input, dry run %v: %+v, %v; want %+v", dry, again, err, first)
+		}
+		_, err = s.Requeue(ctx, api.RequeueRequest{ID: id, Input: input("other"), DryRun: dry})
+		wantKind(t, fmt.Sprintf("another input, dry run %v", dry), err, fault.Conflict)
+	}
+	if d, err := s.ShowDead(ctx, id); err != nil || d.Requeued != 1 {
+		t.Errorf("it was requeued %d times, %v", d.Requeued, err)
+	}
+}

@@ -216,7 +216,7 @@ func (s *Oracle) CheckDead() {
 	left := int64(0)
 	for _, x := range l.DeadOrder {
 		row, err := s.Store.LoadDead(context.Background(), x.key)
-		if err != nil || (row == nil) != x.Purged || row != nil && (row.Requeued != x.Count || row.Body.Requeued != x.Body.Requeued) {
+		if err != nil || (row == nil) != x.Purged || row != nil && (row.Requeued != x.Count || !row.Body.Requeued.Equal(x.Body.Requeued)) {
 			s.Fail("E37: the dead task of %s is not in the store as it was written: purged %v, %v", x.Ref, x.Purged, err)
 		}
 		if !x.Purged {

@@ -171,6 +171,7 @@ func cloneTerms(t *model.Terms) *model.Terms {
 
 func cloneDeadTask(d model.DeadTask) model.DeadTask {
 	d.Spec, d.Input, d.Failed, d.Failure = cloneSpec(d.Spec), clonePayload(d.Input), slices.Clone(d.Failed), clonePointer(d.Failure)
+	d.Requeued.Input = bytes.Clone(d.Requeued.Input)
 	return d
 }
 

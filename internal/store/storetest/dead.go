@@ -39,6 +39,9 @@ func DeadTasks() *rapid.Generator[model.DeadTask] {
 			Attempts: int(numbers().Draw(t, "attempts")), LeftOut: int(numbers().Draw(t, "left out")), Failure: Failures().Draw(t, "failure"),
 			Requeued: model.Requeue{At: Times().Draw(t, "requeued"), Address: addresses().Draw(t, "as"), Run: runIDs().Draw(t, "run")},
 		}
+		if rapid.Bool().Draw(t, "requeued with another input") {
+			d.Requeued.SetInput(Payloads().Draw(t, "requeued with"))
+		}
 		for range rapid.IntRange(0, 3).Draw(t, "failed") {
 			a := model.FailedAttempt{Attempt: int(numbers().Draw(t, "attempt")), At: Times().Draw(t, "at"), Worker: Texts().Draw(t, "worker")}
 			if f := Failures().Draw(t, "failure"); f != nil {

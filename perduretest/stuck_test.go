@@ -1,0 +1,184 @@
+package perduretest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// jammed is a workflow that waits for something that the engine does not know.
+//
+//perdure:allow channel the tests are about it
+var jammed = perdure.NewWorkflow("jammed", func(_ perdure.WorkflowCtx, _ int) (int, error) {
+	return <-make(chan int), nil
+})
+
+// wantStuck checks that a test has failed with the name of the execution, the place in its code,
+// and what to do.
+func wantStuck(t *testing.T, r *recorder) {
+	t.Helper()
+	for _, want := range []string{
+		"execution jammed/k: code blocks outside durable calls at perduretest/stuck_test.go:", "wait with ctx.Sleep, a signal, a promise or a future",
+		"chan receive",
+	} {
+		if !strings.Contains(r.String(), want) {
+			t.Errorf("%s\nhas no %q", r, want)
+		}
+	}
+	if !r.Failed() {
+		t.Error("the test has not failed")
+	}
+}
+
+// TestCodeThatBlocksForever runs tests of code that blocks forever. Whatever the test waits for, it
+// ends after seconds of virtual time, and not after 20 years of it, which would take hours.
+func TestCodeThatBlocksForever(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]func(t *testing.T, env *Env){
+		"for the result": func(t *testing.T, env *Env) {
+			began := time.Now()
+			if _, err := jammed.Run(env.With(), 1, perdure.RawKey("k")); err == nil || !strings.Contains(err.Error(), "stuck_test.go:") {
+				t.Errorf("the error is %v", err)
+			}
+			if passed := time.Since(began); passed > time.Minute {
+				t.Errorf("the call ended after %s", passed)
+			}
+		},
+		"for the clock": func(t *testing.T, env *Env) {
+			start(t, env)
+			began := time.Now()
+			env.fatal = func(err error) { panic(aborted{err}) }
+			defer func() {
+				a, _ := recover().(aborted)
+				if a.err == nil || !strings.Contains(a.err.Error(), "stuck_test.go:") {
+					t.Errorf("Advance ends the test with %v", a.err)
+				}
+				if passed := time.Since(began); passed > time.Minute {
+					t.Errorf("Advance ended after %s", passed)
+				}
+			}()
+			env.Advance(year)
+		},
+		"for time to pass": func(t *testing.T, env *Env) {
+			start(t, env)
+			time.Sleep(year)
+		},
+		"for a channel": func(t *testing.T, env *Env) {
+			start(t, env)
+			<-make(chan int)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := &recorder{TB: t}
+
+			failing(r, func() {
+				synctest.Test(t, func(t *testing.T) {
+					Config{Patience: 20 * year}.run(t, r, jammed, wait)
+				})
+			})
+
+			wantStuck(t, r)
+		})
+	}
+}
+
+// failing runs a test that leaves goroutines behind.
+func failing(r *recorder, test func()) {
+	defer leftBehind(r)
+	test()
+}
+
+func start(t *testing.T, env *Env) {
+	t.Helper()
+	if _, err := jammed.Start(env.With(), 1, perdure.RawKey("k")); err != nil {
+		t.Error(err)
+	}
+}
+
+const year = 365 * 24 * time.Hour
+
+// TestSlowCodeIsNotStuck runs code that is slow, but correct: the clock of the test stands still
+// while it works. The body of a step takes long too, in virtual time, and this time does not count
+// as time in which the code is stuck.
+//
+//perdure:allow clock the test is about it
+func TestSlowCodeIsNotStuck(t *testing.T) {
+	t.Parallel()
+	busy := perdure.NewWorkflow("busy", func(ctx perdure.WorkflowCtx, n int) (sum int, err error) {
+		for i := range n {
+			sum += i % 7
+		}
+		_, err = perdure.Do(ctx, "long", func(context.Context) (int, error) {
+			time.Sleep(time.Hour)
+			return 0, nil
+		})
+		time.Sleep(time.Second) // such as a blob store that takes a second
+		return sum, err
+	})
+
+	for _, once := range []bool{false, true} {
+		Config{Once: once}.Run(t, busy, func(t *testing.T, env *Env) {
+			if _, err := busy.Run(env.With(), 20_000_000); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestExploreReportsCodeThatBlocks explores a program whose code blocks for a while.
+//
+//perdure:allow clock the test is about it
+func TestExploreReportsCodeThatBlocks(t *testing.T) {
+	t.Parallel()
+	naps := perdure.NewWorkflow("naps", func(perdure.WorkflowCtx, int) (int, error) {
+		time.Sleep(time.Hour)
+		return 0, nil
+	})
+	r := runOnce(t, func() Scenario[int] {
+		return Scenario[int]{Definitions: perdure.Group{naps}, Drive: func(env *Env) (int, error) { return naps.Run(env.With(), 1, perdure.RawKey("k")) }}
+	}, point{})
+	if all := strings.Join(r.problems, "\n"); !strings.Contains(all, "execution naps/k: code blocks outside durable calls at perduretest/stuck_test.go:") {
+		t.Errorf("problems: %s", all)
+	}
+}
+
+// TestStepThatNeverEnds runs a step whose body never returns. The test ends when its patience is
+// over, and says in which step the execution is. Until then 20 years of virtual time pass, in which
+// nothing looks at the execution again and again: that would take hours.
+//
+//perdure:allow channel,goroutine the test is about it
+func TestStepThatNeverEnds(t *testing.T) {
+	t.Parallel()
+	endless := perdure.NewActivity("endless", func(context.Context, int) (int, error) { return <-make(chan int), nil })
+	for name, code := range map[string]func(ctx perdure.WorkflowCtx) (int, error){
+		"on the goroutine of the code": func(ctx perdure.WorkflowCtx) (int, error) { return endless.Run(ctx, 1) },
+		"on its own goroutine":         func(ctx perdure.WorkflowCtx) (int, error) { return endless.Go(ctx, 1).Get(ctx) },
+	} {
+		for _, once := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, _ int) (int, error) { return code(ctx) })
+				r := &recorder{TB: t}
+
+				failing(r, func() {
+					synctest.Test(t, func(t *testing.T) {
+						Config{Patience: 20 * year, Once: once}.run(t, r, perdure.Group{flow, endless}, func(_ *testing.T, env *Env) {
+							_, _ = flow.Run(env.With(), 1, perdure.RawKey("k"))
+						})
+					})
+				})
+
+				for _, want := range []string{"175200h0m0s of virtual time have passed", "flow/k runs step endless"} {
+					if !strings.Contains(r.String(), want) {
+						t.Errorf("%s\nhas no %q", r, want)
+					}
+				}
+			})
+		}
+	}
+}
