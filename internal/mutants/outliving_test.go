@@ -321,9 +321,9 @@ var outliving = []mutant{
 	},
 	{
 		name:  "a worker answers a call with the result of another call",
-		file:  "internal/remote/role_entities.go",
-		old:   "string(c.Input.Digest())}",
-		new:   "\"\"}",
+		file:  "internal/model/callskey.go",
+		old:   "string(c.Input.Digest())",
+		new:   "\"\"",
 		tests: remoteTest("TestResultOfALostCallIsNotTheResultOfAnotherCall$"),
 	},
 	{
