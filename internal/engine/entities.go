@@ -27,10 +27,11 @@ func (w *entityWorkers) call(calls []lane.OperateCall) {
 		c := &calls[i]
 		if s := w.get(-c.Worker); s != nil { // nil: the worker has left, and the lane learns that
 			s.hold(c.Operations.Generation, c.Operations.Generation)
-			if s.hands != nil { // nil: a worker of another node
-				s.hands.Regain(c.Operations.Entity)
+			if s.isAway() {
+				s.worker.Operate(c.Operations)
+			} else {
+				s.hands.Operate(c.Operations)
 			}
-			s.worker.Operate(c.Operations)
 		}
 	}
 }
@@ -49,7 +50,11 @@ func (w *entityWorkers) interrupt(calls []lane.InterruptCall) {
 			continue // the worker has left, and its calls run again
 		}
 		if worker, ok := s.worker.(interrupter); ok {
-			worker.Interrupt(calls[i].Interruption)
+			order := calls[i].Interruption
+			if !s.isAway() {
+				order.Generation = s.hands.Running(order.Generation)
+			}
+			worker.Interrupt(order)
 		}
 	}
 }
@@ -76,6 +81,7 @@ func (e *Engine) JoinEntities(w EntityWorker, offer model.EntityOffer) *EntitySe
 		s := &EntitySession{eng: e, id: id, worker: w, offer: offer}
 		s.hands = crew.NewEntityHands(w, offer, crew.HandsConfig{
 			Hold: func(_ model.RunID, g uint64) { s.hold(g, g) }, Release: func(_ model.RunID, g uint64) { s.release(g, g) }, Slots: s.slots,
+			Report: s.report, Return: s.giveBack,
 		})
 		return s
 	})
@@ -88,12 +94,29 @@ func (s *EntitySession) FinishCalls(ctx context.Context, r model.Operated) error
 	if crew.IsLent(r.Generation) {
 		return s.hands.FinishCalls(ctx, r)
 	}
+	var err error
+	if !s.isAway() {
+		err = s.hands.FinishCalls(ctx, r)
+	}
+	return errors.Join(err, s.report(ctx, r))
+}
+
+// report delivers the outcome of calls of this node. It blocks while the engine is full.
+func (s *EntitySession) report(ctx context.Context, r model.Operated) error {
 	defer s.release(r.Generation, r.Generation)
 	inc := s.eng.current()
 	if inc == nil {
 		return fault.New(fault.Unavailable, "the engine is not running")
 	}
 	return inc.laneOf(r.Generation).inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.FinishCalls(now, -s.id, &r) }})
+}
+
+// giveBack returns calls of this node that the worker has not made. It does not block.
+func (s *EntitySession) giveBack(r model.Operated) {
+	defer s.release(r.Generation, r.Generation)
+	if inc := s.eng.current(); inc != nil {
+		inc.laneOf(r.Generation).inbox.result(func(l *lane.Lane, now model.Time) { l.FinishCalls(now, -s.id, &r) })
+	}
 }
 
 // Leave stops the flow of new calls. It waits until the worker has reported the calls in flight, or
@@ -106,6 +129,7 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 func (s *EntitySession) Lose(unseen []uint64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
+	unseen = append(unseen, s.hands.Waiting()...)
 	_ = s.end(ctx, func(l *lane.Lane, now model.Time) { l.Lose(now, -s.id, unseen) }, func(h *crew.HostSide, _ crew.Hands) { h.Lose(s.hands, unseen) })
 }
 

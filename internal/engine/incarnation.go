@@ -122,6 +122,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 	}
 	for _, s := range inc.eng.entityWorkers.all() {
 		if !s.isAway() && s.isAdmitted() {
+			s.hands.LoseOwn()
 			inc.joinEntities(s)
 		}
 	}

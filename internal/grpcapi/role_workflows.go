@@ -26,6 +26,8 @@ type workflowRole struct {
 	// passing are the attempts that wait for permits of limits, or hold them.
 	passing map[model.TaskRef]*passing
 	asked   map[uint64]model.RunID // queries to answer, by id
+	// refused are the turns with too large values, by run, until the engine has taken the run back.
+	refused map[model.RunID]refusal
 }
 
 // passing is an attempt of the worker that waits for the limits and the breaker of its spec, or has
@@ -40,7 +42,7 @@ type passing struct {
 const maxEventBytes = 1 << 20
 
 func (s *session) joinWorkflows(j *pb.Join) error {
-	r := &workflowRole{s: s, answers: j.GetAnswers(), held: map[model.RunID]uint64{}, passing: map[model.TaskRef]*passing{}, asked: map[uint64]model.RunID{}}
+	r := &workflowRole{s: s, answers: j.GetAnswers(), held: map[model.RunID]uint64{}, passing: map[model.TaskRef]*passing{}, asked: map[uint64]model.RunID{}, refused: map[model.RunID]refusal{}}
 	offer, err := wire.ReadWorkflowJoin(s.tenant, j)
 	if err != nil {
 		return err
@@ -79,6 +81,7 @@ func (r *workflowRole) lose() {
 func (r *workflowRole) letGo() {
 	r.mu.Lock()
 	clear(r.held)
+	clear(r.refused)
 	left := r.passing
 	r.passing = map[model.TaskRef]*passing{}
 	maps.DeleteFunc(left, func(_ model.TaskRef, p *passing) bool { return !p.asked })
@@ -100,6 +103,7 @@ func (r *workflowRole) holds(run model.RunID, generation uint64) bool {
 func (r *workflowRole) Activate(a *api.Activation) {
 	r.mu.Lock()
 	r.held[a.Start.Run] = a.Generation
+	delete(r.refused, a.Start.Run)
 	r.mu.Unlock()
 
 	first, rest := split(a.Events)
@@ -138,13 +142,18 @@ func (r *workflowRole) Retry(run model.RunID, generation uint64, id string) {
 
 func (r *workflowRole) Evict(run model.RunID, generation uint64, reason string) {
 	r.takeBack(run, generation)
-	r.s.post(evicted(run, generation, reason))
+	if !r.tellRefused(run, generation) {
+		r.s.post(evicted(run, generation, reason))
+	}
 }
 
 // Lose implements api.Survivor: the worker keeps its running steps for the next owner of the run. A
 // worker of an older build treats the item as an Evict.
 func (r *workflowRole) Lose(run model.RunID, generation uint64) {
 	r.takeBack(run, generation)
+	if r.tellRefused(run, generation) {
+		return
+	}
 	item := evicted(run, generation, "the owner of the run is lost")
 	item.GetEvict().Lost = true
 	r.s.post(item)
@@ -166,7 +175,7 @@ func evicted(run model.RunID, generation uint64, reason string) *pb.ServerItem {
 }
 
 func (r *workflowRole) Taken(run model.RunID, generation uint64) {
-	if r.answers {
+	if !r.tellRefused(run, generation) && r.answers {
 		r.s.post(&pb.ServerItem{Item: &pb.ServerItem_TurnTaken{TurnTaken: &pb.TurnTaken{Run: wire.Run(run), Generation: generation}}})
 	}
 }
@@ -202,6 +211,9 @@ func (r *workflowRole) report(m *pb.Turn) error {
 	if !r.holds(t.Run, t.Generation) {
 		r.s.post(evicted(t.Run, t.Generation, "stale: the worker no longer holds the run"))
 		return nil
+	}
+	if why := r.s.work.tooLarge(&t); why != nil {
+		t = r.refuse(&t, why)
 	}
 
 	if err := r.session.Report(r.s.ctx, t); err != nil {

@@ -147,7 +147,7 @@ func New(cfg Config) *Server {
 	}
 	service.bundles = newBundles(s, service)
 	pb.RegisterClientServiceServer(to, service)
-	s.work = NewWork(WorkConfig{Backend: s.config.Backend, Tenant: tenantOf, Log: s.config.Log, Grace: s.config.Grace, MaxFrame: s.config.MaxMessage, Restarts: s.config.Restarts})
+	s.work = NewWork(WorkConfig{Backend: s.config.Backend, Tenant: tenantOf, Log: s.config.Log, Grace: s.config.Grace, MaxFrame: s.config.MaxMessage, MaxPayload: s.config.MaxPayload, Restarts: s.config.Restarts})
 	pb.RegisterWorkerServiceServer(to, s.work)
 	names := []string{pb.ClientService_ServiceDesc.ServiceName, pb.WorkerService_ServiceDesc.ServiceName}
 	if s.config.Admin != nil {

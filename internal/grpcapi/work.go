@@ -38,6 +38,8 @@ type WorkConfig struct {
 	MaxSessions int
 	// MaxFrame is the largest frame that the server takes, in bytes. The default is 16 MiB.
 	MaxFrame int
+	// MaxPayload is the largest value in a turn, in bytes. The default is 2 MiB.
+	MaxPayload int
 	// Link bounds the items that the server keeps for each worker until the worker has taken them.
 	// The default is 100,000 items and 320 MiB. The engine never waits for a worker, and may hand
 	// over all histories that it has in memory (256 MiB) at the same time.
@@ -72,6 +74,9 @@ func NewWork(cfg WorkConfig) *Work {
 	}
 	if cfg.MaxFrame == 0 {
 		cfg.MaxFrame = 16 << 20
+	}
+	if cfg.MaxPayload == 0 {
+		cfg.MaxPayload = DefaultMaxPayload
 	}
 	if cfg.Link.MaxBytes == 0 {
 		cfg.Link.MaxBytes = 320 << 20

@@ -3,6 +3,20 @@ package mutants
 // admin are bugs in keys, tenants and settings of a server.
 var admin = []mutant{
 	{
+		name:  "a server takes a turn with a value above its limit of payloads",
+		file:  "internal/grpcapi/values.go",
+		old:   "n > most {",
+		new:   "n > most+50<<20 {",
+		tests: [][]string{{"./internal/grpcapi", "-run", "TestTurnWithATooLargeValue$"}},
+	},
+	{
+		name:  "a worker does not learn why the server did not take its turn",
+		file:  "internal/grpcapi/role_workflows.go",
+		old:   "	if !r.tellRefused(run, generation) && r.answers {",
+		new:   "	if r.answers {",
+		tests: [][]string{{"./internal/grpcapi", "-run", "TestTurnWithATooLargeValue$"}},
+	},
+	{
 		name:  "a revoked key still serves calls that wait",
 		file:  "internal/authn/keyring.go",
 		old:   "		gone.end(why)\n",

@@ -342,9 +342,9 @@ var outliving = []mutant{
 	},
 	{
 		name:  "a worker answers a call with the result of another call",
-		file:  "internal/remote/role_entities.go",
-		old:   "string(c.Input.Digest())}",
-		new:   "\"\"}",
+		file:  "internal/model/callskey.go",
+		old:   "string(c.Input.Digest())",
+		new:   "\"\"",
 		tests: remoteTest("TestResultOfALostCallIsNotTheResultOfAnotherCall$"),
 	},
 	{
@@ -353,6 +353,34 @@ var outliving = []mutant{
 		old:   "	if v.Now < h.newest && h.newest.Sub(v.Now) < grace {\n",
 		new:   "	if v.Now < 0 {\n",
 		tests: [][]string{{"./internal/engine/crew", "-run", "TestLateViewEndsNoSession$"}},
+	},
+	{
+		name:  "a node does not name the calls of a shard that has moved",
+		file:  "internal/engine/crew/entityhands.go",
+		old:   "c.since.Before(before) && moved(c.entity)",
+		new:   "c.since.Before(before) && false && moved(c.entity)",
+		tests: [][]string{{"./internal/engine/crew", "-run", "TestNextOwnerGetsTheResultsOfRunningCalls$"}, engineTest("TestCallsOfAMovedEntity$")},
+	},
+	{
+		name:  "a node hands calls to its own worker while the same calls run for a lost owner",
+		file:  "internal/engine/entities.go",
+		old:   "				s.hands.Operate(c.Operations)\n",
+		new:   "				s.worker.Operate(c.Operations)\n",
+		tests: [][]string{engineTest("TestCallsOfAMovedEntity$")},
+	},
+	{
+		name:  "a node forgets the running calls of an incarnation that has ended",
+		file:  "internal/engine/incarnation.go",
+		old:   "			s.hands.LoseOwn()\n",
+		new:   "",
+		tests: [][]string{engineTest("TestCallsOfAnOwnerThatLosesItsLease$")},
+	},
+	{
+		name:  "the next owner hands over the call of a client while another worker may run it",
+		file:  "internal/engine/lane/entity.go",
+		old:   "	if l.keepCalls(e) {",
+		new:   "	if false && l.keepCalls(e) {",
+		tests: [][]string{laneTest("TestCallsOfClientsGoToTheWorkerThatHoldsTheEntity$")},
 	},
 	{
 		name:  "a section waits behind a brief call that a stop has refused",

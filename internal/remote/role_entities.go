@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -45,43 +44,11 @@ type handOver struct {
 	lost   bool   // the server that handed it over is gone
 	loss   int    // entityRole.losses at the time when the role began to keep it
 	entity model.Address
-	calls  []heldCall
-	state  uint64 // hash of the state that the calls began with
+	calls  model.CallsKey
 	// result and next belong to a lost hand-over. result has its results. next is the hand-over of
 	// the same calls by the next server, which gets the results.
 	result *pb.Operated
 	next   *handOver
-}
-
-// heldCall is a call of a hand-over. The number alone does not identify the call: the call may run
-// before the server has stored it (see lane/ahead.go). If the server dies in that moment, the next
-// server may get another call with the same number. The sender may send another input after it has
-// repeated a step, and the position in the mailbox may belong to another call.
-type heldCall struct {
-	number int64
-	name   string
-	input  string // digest of the input
-}
-
-var stateSeed = maphash.MakeSeed()
-
-func newHandOver(o *model.Operations) *handOver {
-	h := &handOver{server: o.Generation, entity: o.Entity, calls: make([]heldCall, len(o.Calls))}
-	for i := range o.Calls {
-		c := &o.Calls[i]
-		h.calls[i] = heldCall{c.Number, c.Name, string(c.Input.Digest())}
-	}
-	if o.Exists {
-		h.state = maphash.Bytes(stateSeed, o.State.Data)
-	}
-	return h
-}
-
-// begins reports whether another hand-over o starts with the calls of h, on the same state. Calls
-// without a number are not stored, so they are lost with their server.
-func (h *handOver) begins(o *handOver) bool {
-	isLost := func(c heldCall) bool { return c.number == 0 }
-	return len(h.calls) > 0 && len(h.calls) <= len(o.calls) && !slices.ContainsFunc(h.calls, isLost) && slices.Equal(h.calls, o.calls[:len(h.calls)]) && h.state == o.state
 }
 
 func newEntityRole(m *membership, worker api.EntityWorker) *entityRole {
@@ -171,9 +138,9 @@ func (r *entityRole) operate(m *pb.Operations) error {
 		return errNoRole
 	}
 	o := wire.ReadOperations(r.w.tenantOf(), m)
-	h := newHandOver(&o)
+	h := &handOver{server: o.Generation, entity: o.Entity, calls: o.Key()}
 	r.mu.Lock()
-	i := slices.IndexFunc(r.left[o.Entity], func(old *handOver) bool { return old.next == nil && old.begins(h) })
+	i := slices.IndexFunc(r.left[o.Entity], func(old *handOver) bool { return old.next == nil && old.calls.Begins(h.calls) })
 	if i < 0 {
 		r.last++
 		o.Generation = r.last

@@ -14,42 +14,38 @@ import (
 	"github.com/perdure/perdure/internal/wire"
 )
 
-// EntityHands implements Hands for a worker of entities and services.
+// EntityHands implements Hands for a worker of entities and services. All hand-overs to the worker
+// pass through it, including the hand-overs of the worker's own node. So it knows which calls still
+// run although their owner has lost the entity, and starts the same calls only after they have
+// ended; see handover.go.
 type EntityHands struct {
 	worker        CallWorker
 	offer         model.EntityOffer
 	hold, release func(generation uint64)
 	room          func() SharedSlots
+	report        func(ctx context.Context, r model.Operated) error
+	returned      func(r model.Operated)
 
-	mu    sync.Mutex
-	last  uint64
-	calls map[uint64]*lentCalls // hand-overs that are not reported, by the worker's generation
-	// running counts the hand-overs of lost owners that still run, by entity. Their results have no
-	// effect.
-	running map[model.Address]int
-	// waiting has hand-overs of the next owner. They wait until the hand-overs of the lost owner
-	// have ended.
-	waiting map[model.Address][]lentCalls
+	mu   sync.Mutex
+	last uint64
+	// calls has the hand-overs that are not reported, by the worker's generation.
+	calls map[uint64]*handOver
+	// lost counts the hand-overs of lost entities whose calls still run, by entity.
+	lost map[model.Address]int
+	// waiting has the hand-overs that wait for the end of lost ones.
+	waiting map[model.Address][]*handOver
 	// kept has the entities whose calls a remote worker was still running when it joined this node,
 	// with the time of the join. The worker itself compares these calls with the next hand-over.
 	kept map[model.Address]time.Time
 }
 
-// lentCalls is a hand-over of calls by another node.
-type lentCalls struct {
-	by   *outlet // nil when the owner is gone
-	work model.Operations
-	// generation is the generation that the owner knows.
-	generation uint64
-}
-
 // NewEntityHands returns the Hands of a worker that has no work of other owners yet.
 func NewEntityHands(w CallWorker, o model.EntityOffer, cfg HandsConfig) *EntityHands {
 	h := &EntityHands{
-		worker: w, offer: o, room: cfg.Slots,
+		worker: w, offer: o, room: cfg.Slots, report: cfg.Report, returned: cfg.Return,
 		hold:    func(g uint64) { cfg.Hold(model.RunID{}, g) },
 		release: func(g uint64) { cfg.Release(model.RunID{}, g) },
-		calls:   map[uint64]*lentCalls{}, running: map[model.Address]int{}, waiting: map[model.Address][]lentCalls{}, kept: map[model.Address]time.Time{},
+		calls:   map[uint64]*handOver{}, lost: map[model.Address]int{}, waiting: map[model.Address][]*handOver{}, kept: map[model.Address]time.Time{},
 	}
 	for _, r := range o.Held {
 		h.kept[r.Address] = time.Now()
@@ -112,29 +108,26 @@ func (h *EntityHands) heldNames() map[string]bool {
 	return names
 }
 
-// Regain forgets that the worker held an entity for another owner. The worker's own node calls it
-// when it has handed over calls of the entity to the worker.
-func (h *EntityHands) Regain(a model.Address) {
-	h.mu.Lock()
-	delete(h.kept, a)
-	h.mu.Unlock()
-}
-
-// Left returns the entities of lost owners whose calls still run.
+// Left returns the entities whose calls still run although their owner has lost them.
 func (h *EntityHands) Left() []model.HeldRun {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.kept, func(_ model.Address, since time.Time) bool { return time.Since(since) > keepFor })
-	all := make([]model.HeldRun, 0, len(h.running)+len(h.kept))
-	for a := range h.running {
+	all := make([]model.HeldRun, 0, len(h.lost)+len(h.kept))
+	for a := range h.lost {
 		all = append(all, model.HeldRun{Address: a})
 	}
 	for a := range h.kept {
-		if h.running[a] == 0 {
+		if h.lost[a] == 0 {
 			all = append(all, model.HeldRun{Address: a})
 		}
 	}
 	return all
+}
+
+// Operate takes calls that the worker's own node hands over.
+func (h *EntityHands) Operate(work model.Operations) {
+	h.accept(&handOver{entity: work.Entity, generation: work.Generation}, work)
 }
 
 func (h *EntityHands) take(o *outlet, item *pb.ServerItem) error {
@@ -143,73 +136,33 @@ func (h *EntityHands) take(o *outlet, item *pb.ServerItem) error {
 		return nil // an item of a newer build
 	}
 	work := wire.ReadOperations(h.offer.Tenant, m)
-	c := lentCalls{by: o, work: work, generation: work.Generation}
-
-	h.mu.Lock()
-	if h.running[work.Entity] > 0 {
-		h.waiting[work.Entity] = append(h.waiting[work.Entity], c)
-		h.mu.Unlock()
-		return nil
-	}
-	h.mu.Unlock()
-	h.begin(c)
+	h.accept(&handOver{by: o, entity: work.Entity, generation: work.Generation}, work)
 	return nil
 }
 
-// begin gives calls to the worker.
-func (h *EntityHands) begin(c lentCalls) {
-	work := c.work
-	c.work = model.Operations{Entity: work.Entity} // the rest is only for the worker
-	h.mu.Lock()
-	h.last++
-	work.Generation = h.last | lent
-	h.calls[work.Generation] = &c
-	delete(h.kept, work.Entity)
-	h.mu.Unlock()
-	h.hold(work.Generation)
-	h.worker.Operate(work)
-}
-
-// numbersFor returns the hand-overs of one owner, with the numbers that this owner uses.
-func (h *EntityHands) numbersFor(o *outlet, generations []uint64) (numbers []uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, g := range generations {
-		if c := h.calls[g]; c != nil && c.by == o {
-			numbers = append(numbers, c.generation)
-		}
-	}
-	return numbers
-}
-
-// lose and loseMoved do nothing: a call that runs when its entity moves continues. The next owner
-// does not know that, so it may hand the call over again.
+// lose does nothing, because owners do not say of single calls that they have lost them.
 func (h *EntityHands) lose(*outlet, *pb.Evict) error { return nil }
 
-func (h *EntityHands) loseMoved(*outlet, time.Time, func(model.Address) bool) {}
+func (h *EntityHands) loseMoved(o *outlet, before time.Time, moved func(model.Address) bool) {
+	h.giveBack(h.loseCalls(func(c *handOver) bool { return c.by == o && c.since.Before(before) && moved(c.entity) }))
+}
 
-// loseOwner notes that the owner of running calls is gone. The calls continue, and their results
-// have no effect.
+// loseOwner handles the loss of an owner.
 func (h *EntityHands) loseOwner(o *outlet) {
+	h.loseCalls(func(c *handOver) bool { return c.by == o })
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.calls {
 		if c.by == o {
 			c.by = nil
-			h.running[c.work.Entity]++
 		}
 	}
-	for a, all := range h.waiting {
-		kept := all[:0:0]
-		for _, c := range all {
-			if c.by != o {
-				kept = append(kept, c)
-			}
-		}
-		h.waiting[a] = kept
-		if len(kept) == 0 {
-			delete(h.waiting, a)
-		}
+}
+
+// LoseOwn handles the end of an incarnation of the worker's own node, which has lost all entities.
+func (h *EntityHands) LoseOwn() {
+	for _, c := range h.loseCalls((*handOver).isOwn) {
+		h.release(c.generation)
 	}
 }
 
@@ -227,51 +180,29 @@ func (h *EntityHands) isBusyFor(o *outlet) bool {
 	return len(h.waiting) > 0
 }
 
-// FinishCalls sends the results of calls to the owner of the entity.
-func (h *EntityHands) FinishCalls(ctx context.Context, r model.Operated) (err error) {
+// FinishCalls sends the results of calls to the owner of the entity. It does not send the results
+// of calls that the worker's own node has handed over, because this node gets them anyway.
+func (h *EntityHands) FinishCalls(ctx context.Context, r model.Operated) error {
 	local := r.Generation
-	defer h.release(local)
-	h.mu.Lock()
-	c := h.calls[local]
-	var by *outlet
-	if c != nil {
-		by = c.by
+	if IsLent(local) {
+		defer h.release(local)
 	}
-	h.mu.Unlock()
-	if c == nil {
-		return nil
+	c, to, begin := h.end(local)
+	for _, work := range begin {
+		h.operate(work)
 	}
 
-	// The calls count as running until their results are on the way. Until then the worker must not
-	// leave the owner (see retire).
-	if by != nil {
-		r.Generation = c.generation
-		err = by.wait(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: wire.Operated(&r)}})
+	// The next owner comes first: the last one may be out of reach. It only has to learn that the
+	// worker has the slot free again.
+	var err error
+	for _, owner := range to {
+		r.Generation = owner.generation
+		if owner.by == nil {
+			err = h.report(ctx, r)
+		} else {
+			err = owner.by.wait(ctx, &pb.WorkerItem{Item: &pb.WorkerItem_Operated{Operated: wire.Operated(&r)}})
+		}
 	}
-	for _, next := range h.finish(local, c) {
-		h.begin(next)
-	}
+	h.forget(local, c)
 	return err
-}
-
-// finish notes that calls have ended. If they were the last calls of lost owners at their entity,
-// it returns the hand-overs that have waited for them.
-func (h *EntityHands) finish(generation uint64, c *lentCalls) (next []lentCalls) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.calls[generation] != c {
-		return nil // the worker reports them a second time
-	}
-	delete(h.calls, generation)
-	if c.by != nil {
-		return nil
-	}
-
-	entity := c.work.Entity
-	if h.running[entity]--; h.running[entity] <= 0 {
-		delete(h.running, entity)
-		next = h.waiting[entity]
-		delete(h.waiting, entity)
-	}
-	return next
 }

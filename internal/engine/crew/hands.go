@@ -53,8 +53,9 @@ type Hands interface {
 	heldNames() map[string]bool
 
 	// take receives a message of an owner. lose says that a run gets another owner. loseMoved says
-	// the same of all runs at the addresses that moved accepts, if the owner handed them over
-	// before the given time. loseOwner says that the owner itself is gone.
+	// the same of all runs and calls at the addresses that moved accepts, if the owner handed them
+	// over before the given time. There, a nil outlet means the worker's own node. loseOwner says
+	// that the owner itself is gone.
 	take(o *outlet, item *pb.ServerItem) error
 	lose(o *outlet, e *pb.Evict) error
 	loseMoved(o *outlet, before time.Time, moved func(model.Address) bool)
@@ -106,6 +107,11 @@ type HandsConfig struct {
 	// Slots returns the slots of the worker in the current incarnation. It returns nil if the
 	// worker takes any number of runs or calls.
 	Slots func() SharedSlots
+	// Report gives the results of calls to the worker's own node, which has handed over calls that
+	// were already running. It blocks while the engine is full. Return gives back calls that the
+	// worker has not made, and does not block. Only EntityHands use both.
+	Report func(ctx context.Context, r model.Operated) error
+	Return func(r model.Operated)
 }
 
 // NewWorkflowHands returns the Hands of a worker that has no work of other owners yet.
@@ -313,6 +319,7 @@ func (h *WorkflowHands) loseOwner(o *outlet) {
 	h.loseRuns(func(r *lentRun) bool { return r.by == o })
 }
 
+// loseMoved takes runs away from the worker. The worker's own node tells its workers itself.
 func (h *WorkflowHands) loseMoved(o *outlet, before time.Time, moved func(model.Address) bool) {
 	h.loseRuns(func(r *lentRun) bool { return r.by == o && r.since.Before(before) && moved(r.address) })
 }

@@ -532,8 +532,8 @@ func (h *HostSide) Settle(ctx context.Context) bool {
 // reading newer ones.
 const mostReads = 3
 
-// noticeGone makes the workers lose the runs and entities of owners that are gone, and the runs of
-// shards that their owners have given up. This node reads the members with each renewal of its
+// noticeGone makes the workers lose the runs and entities of owners that are gone, and of shards
+// that their owners have given up. This node reads the members with each renewal of its
 // lease, and another node may have read them since.
 func (h *HostSide) noticeGone(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -576,10 +576,11 @@ func (h *HostSide) noticeGone(ctx context.Context) bool {
 	return true
 }
 
-// loseMoved makes the workers lose the runs of shards that their owners have given up, according to
-// the view. The owner says so too, but its message may arrive later than the question of the next
-// owner. A run that arrived after the given time, when the view was requested, stays: its owner may
-// have acquired the shard since. So do the runs of shards whose owner the store could not read.
+// loseMoved makes the workers lose the runs and calls of shards that their owners have given up,
+// according to the view. One of the owners may be this node. An owner says so of runs too, but its
+// message may arrive later than the question of the next owner. What arrived after the given time,
+// when the view was requested, stays: its owner may have acquired the shard since. So does what
+// belongs to shards whose owner the store could not read.
 func (h *HostSide) loseMoved(v *store.View, asked time.Time) {
 	layout, owners := v.Layout(), map[model.ShardID]model.NodeID{}
 	for _, o := range v.Owners {
@@ -591,11 +592,17 @@ func (h *HostSide) loseMoved(v *store.View, asked time.Time) {
 	h.mu.Lock()
 	deals := slices.Collect(maps.Values(h.deals))
 	h.mu.Unlock()
-	for _, d := range deals {
-		moved := func(a model.Address) bool {
+	movedFrom := func(node model.NodeID) func(model.Address) bool {
+		return func(a model.Address) bool {
 			owner, known := owners[layout.Shard(a)]
-			return known && owner != d.to
+			return known && owner != node
 		}
+	}
+	for _, w := range h.Workers() {
+		w.loseMoved(nil, asked, movedFrom(h.Self))
+	}
+	for _, d := range deals {
+		moved := movedFrom(d.to)
 		d.mu.Lock()
 		outlets := slices.Collect(maps.Values(d.outlets))
 		d.mu.Unlock()

@@ -147,7 +147,7 @@ func TestEntityWorkerIsBusyUntilItsResultsAreOnTheWay(t *testing.T) {
 	d := &deal{exchange: newExchange(nil, nodeID(2), model.RunID{1}, bySender)}
 	o := &outlet{deal: d, hands: hands}
 	entity := model.Address{Tenant: "default", Type: "account", Key: "a"}
-	hands.begin(lentCalls{by: o, work: model.Operations{Entity: entity}, generation: 7})
+	hands.accept(&handOver{by: o, entity: entity, generation: 7}, model.Operations{Entity: entity})
 	if !hands.isBusyFor(o) {
 		t.Fatal("the worker has calls and is not busy")
 	}

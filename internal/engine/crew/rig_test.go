@@ -145,6 +145,8 @@ type place struct {
 	// callers are the workers of entities that have joined, and ends says how they have left.
 	callers []CallWorker
 	ends    []string
+	// operated has what the workers of entities have reported.
+	operated []model.Operated
 }
 
 // guest is a worker of another node at a place.
@@ -166,9 +168,10 @@ func (p *place) Join(_ model.NodeID, w RunWorker, o model.Offer, _ *Credit) RunS
 	return g
 }
 
-func (p *place) JoinEntities(_ model.NodeID, w CallWorker, _ model.EntityOffer, _ *Credit) CallSession {
+func (p *place) JoinEntities(_ model.NodeID, w CallWorker, o model.EntityOffer, _ *Credit) CallSession {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.held = append(p.held, o.Held...)
 	p.callers = append(p.callers, w)
 	return callGuest{&guest{p: p}}
 }
@@ -232,7 +235,12 @@ func (g *guest) Lose([]uint64) { g.Leave() }
 // callGuest is a worker of entities of another node at a place.
 type callGuest struct{ *guest }
 
-func (callGuest) FinishCalls(context.Context, model.Operated) error { return nil }
+func (g callGuest) FinishCalls(_ context.Context, r model.Operated) error {
+	g.p.mu.Lock()
+	defer g.p.mu.Unlock()
+	g.p.operated = append(g.p.operated, r)
+	return nil
+}
 
 func (g callGuest) Leave() { g.p.noteEnd("left") }
 

@@ -248,6 +248,9 @@ func (l *Lane) handOutCalls(now model.Time, e *entry) {
 		return
 	}
 	l.resting.remove(e)
+	if l.keepCalls(e) {
+		return
+	}
 
 	t := l.entityType(e)
 	if t == nil {

@@ -165,6 +165,7 @@ type shard struct {
 	mailListed bool
 	foreign    bool // another incarnation owned it last
 	handed     bool // see store.AcquiredShard
+	answered   bool // the lane knows what the workers of the live nodes hold, see isAsking
 
 	// The store refused a batch that frees the shard. The next batch that frees the shard does
 	// nothing else.

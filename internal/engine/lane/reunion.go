@@ -179,6 +179,30 @@ func (l *Lane) keepForHolder(e *entry, run model.RunID) bool {
 	return true
 }
 
+// keepCalls reserves an entity that has calls, until the live nodes have said what their workers
+// hold. If a worker holds the entity, this worker gets its next calls, even if they come later.
+//
+// The list of mailboxes does not show that a worker may hold the entity, because a call for which a
+// client waits is only in memory. The last owner has refused such a call when it gave up the shard.
+// So the client sends it to this lane while the worker still runs it. A client does not repeat a
+// call of a service that is only in memory.
+func (l *Lane) keepCalls(e *entry) bool {
+	if !e.shard.foreign || e.claimed || e.address.Stateless() {
+		return false
+	}
+	if _, here := l.reunion.holders[holdable{address: e.address}]; here {
+		e.claimed = true
+		return false
+	}
+	return l.isAsking(e.shard) && l.keepForHolder(e, model.RunID{})
+}
+
+// isAsking reports whether the lane waits for what the live nodes say about a shard. A lane that
+// waits for remote workers of a dead server waits much longer, and new calls do not wait with it.
+func (l *Lane) isAsking(sh *shard) bool {
+	return sh.foreign && !sh.answered && (sh.handed || l.cfg.Reunion == 0) && l.keeps(sh)
+}
+
 // hasHolder reports whether a remote worker may hold the run or entity of an address. No remote
 // worker holds built-in workflows, which the server itself runs, or tasks, for which the board
 // finds workers.
@@ -371,6 +395,9 @@ func (l *Lane) endReunion(now model.Time) {
 	if over {
 		r.ReunionTime = ReunionTime{}
 	}
+	for _, sh := range l.shards {
+		sh.answered = sh.answered || !l.keeps(sh)
+	}
 
 	late := slices.AppendSeq(slices.Collect(maps.Keys(r.waiting)), maps.Keys(r.early))
 	l.giveOut(now, slices.DeleteFunc(late, l.isKept))
@@ -379,12 +406,9 @@ func (l *Lane) endReunion(now model.Time) {
 	}
 	clear(r.returned)
 	clear(r.ours)
-	// Holders of runs stay: a worker that has come back may still run a step of a paused run when
-	// an operator resumes the run.
-	maps.DeleteFunc(r.holders, func(h holdable, _ holder) bool {
-		e := l.entries[h.address]
-		return h.address.IsEntity() && (e == nil || !e.claimed) || l.shards[l.cfg.Layout.Shard(h.address)] == nil
-	})
+	// Holders stay. A worker that has come back may still run a step of a paused run when an
+	// operator resumes the run, and a call of an entity when its client sends the call again.
+	maps.DeleteFunc(r.holders, func(h holdable, _ holder) bool { return l.shards[l.cfg.Layout.Shard(h.address)] == nil })
 }
 
 // seatForHolder returns the slot for a run that has been read. If the worker that held the run
@@ -436,9 +460,9 @@ func (l *Lane) seatForCalls(e *entry, on *model.Entity) (seat, bool) {
 }
 
 // endClaim forgets which worker holds an entity, after the first hand-over of its calls that
-// follows the reunion.
+// follows the reunion. Views do not count, because operations do not wait for them.
 func (l *Lane) endClaim(e *entry) {
-	if e.claimed && e.actor != nil && len(e.actor.jobs) > 0 && !l.keeps(e.shard) {
+	if e.claimed && e.actor != nil && !l.keeps(e.shard) && slices.ContainsFunc(e.actor.jobs, func(j *job) bool { return !j.isView() }) {
 		e.claimed = false
 		delete(l.reunion.holders, holdable{address: e.address})
 	}

@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -599,4 +600,67 @@ func TestClaimsOfReturningWorkers(t *testing.T) {
 			t.Fatalf("history %+v, want one lost attempt", events)
 		}
 	})
+}
+
+// A shard was handed over while a worker ran a call for which a client waits. The store does not
+// have the call, and the client sends it again. The call waits until the live nodes have said what
+// their workers hold. It goes to the worker that still runs it, even if the client sends it later.
+func TestCallsOfClientsGoToTheWorkerThatHoldsTheEntity(t *testing.T) {
+	t.Parallel()
+	const askFor = 2 * time.Second
+	answered := func(r *rig) {
+		r.l.EndReunion(r.now)
+		r.take()
+	}
+	held := model.HeldRun{Address: ledger("a")}
+
+	for name, c := range map[string]struct {
+		before, after func(r *rig) // the time at which the client sends the call
+		want          lane.WorkerID
+	}{
+		"the worker says so later": {func(*rig) {}, func(r *rig) { r.rejoinEntities(1, held); answered(r) }, 1},
+		"the worker has said so":   {func(r *rig) { r.rejoinEntities(1, held) }, answered, 1},
+		"all have answered":        {func(r *rig) { r.rejoinEntities(1, held); answered(r); r.pass(time.Minute) }, func(*rig) {}, 1},
+		"a view came first": {func(r *rig) {
+			r.rejoinEntities(1, held)
+			answered(r)
+			r.operation(ledger("a"), "read", "", "view")
+			r.settle()
+		}, func(*rig) {}, 1},
+		"no worker holds the entity": {func(*rig) {}, answered, 2},
+		"one does not answer":        {func(*rig) {}, func(r *rig) { r.pass(askFor) }, 2},
+	} {
+		for _, server := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", server ", server), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, func(c *lane.Config) { c.AskFor = askFor })
+				if server {
+					r = newRig(t, func(c *lane.Config) { c.Reunion, c.AskFor = reunionTime, askFor })
+				}
+				r.inOrder = server
+				r.crashFenced()
+				r.settle()
+				r.rejoinEntities(2)
+				c.before(r)
+				r.operations = nil
+				r.operation(ledger("a"), "add", "1", "first")
+				r.settle()
+				if n := len(r.operations); name == "the worker says so later" && n > 0 {
+					t.Fatalf("worker %d got the call before all nodes had answered", r.operations[0].Worker)
+				}
+				c.after(r)
+				r.settle()
+				if len(r.operations) != 1 || r.operations[0].Worker != c.want {
+					t.Fatalf("handed over: %+v, want one call for worker %d", r.operations, c.want)
+				}
+				r.work()
+				r.wantState(ledger("a"), "1;")
+
+				// Later calls go to any worker.
+				r.operation(ledger("a"), "add", "2", "second")
+				r.work()
+				r.wantState(ledger("a"), "1;2;")
+			})
+		}
+	}
 }
