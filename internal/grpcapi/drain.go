@@ -23,26 +23,39 @@ var errDrained = fault.New(fault.Unavailable, "the server has asked the worker t
 // runs.
 func (s *session) drain(ctx context.Context, within time.Duration) {
 	s.mu.Lock()
-	if s.over || s.draining {
+	if s.over {
 		s.mu.Unlock()
 		return
 	}
-	s.draining, s.drained = true, make(chan struct{})
+	if !s.draining {
+		s.beginDrain(within)
+	}
+	asked := s.asked
+	s.mu.Unlock()
+	select {
+	case <-asked:
+	case <-ctx.Done():
+	}
+}
+
+// beginDrain asks the worker to drain. The caller must hold the lock of the session.
+func (s *session) beginDrain(within time.Duration) {
+	s.draining, s.asked, s.drained = true, make(chan struct{}), make(chan struct{})
 	if s.detached == nil {
 		within = 0 // the worker is away and does not get the request
 	}
 	workflows := s.workflows
 	roles := s.giveUpRoles()
-	s.mu.Unlock()
-
-	s.work.cfg.Log.Info("worker drains", "session", s.id, "tenant", s.tenant, "within", within)
-	// The worker gets the request only after the engine has withdrawn it. Otherwise the worker
-	// could get a run after it has given others back.
-	withdraw(ctx, roles)
-	s.post(&pb.ServerItem{Item: &pb.ServerItem_Drain{Drain: &pb.Drain{Patience: int64(within)}}})
 	s.work.running.Go(func() {
+		s.work.cfg.Log.Info("worker drains", "session", s.id, "tenant", s.tenant, "within", within)
 		ctx, cancel := context.WithTimeout(s.ctx, within)
 		defer cancel()
+		// The worker gets the request only after the engine has withdrawn it. Otherwise the worker
+		// could get a run after it has given others back.
+		withdraw(ctx, roles)
+		s.post(&pb.ServerItem{Item: &pb.ServerItem_Drain{Drain: &pb.Drain{Patience: int64(within)}}})
+		close(s.asked)
+
 		var all sync.WaitGroup
 		for _, role := range roles {
 			// An error means only that the time was too short.
