@@ -114,8 +114,8 @@ heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
 # The fast suite simulates the first seeds (internal/sim in short mode), and `deep` those that
 # follow. Together they simulate as many seeds as `go test ./internal/sim` does: 20,000.
 simulator='/internal/sim$'
-first=5000
-more=15000
+first=2500
+more=17500
 # The fast suite leaves these packages out. scripts/sequential.txt lists single tests that it also
 # leaves out.
 deep='/internal/(chaos|crashwalk|txtest|store/partitioned)$'

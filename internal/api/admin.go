@@ -65,7 +65,8 @@ type Admin interface {
 	// tenant it lists the workers of all tenants. A store without a server has no sessions.
 	WorkerSessions(ctx context.Context, tenant string) ([]WorkerSession, error)
 	// DrainWorker asks a worker to finish what it runs without taking new work, and then to connect
-	// again. It returns when the server has sent the request, and does not wait for the worker.
+	// again. When it returns, the server gives the worker nothing new and has sent the request. It
+	// does not wait for the worker.
 	DrainWorker(ctx context.Context, r DrainRequest) error
 	// Health says whether the server that answers can serve requests, and if not, why.
 	Health(ctx context.Context) (Health, error)

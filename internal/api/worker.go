@@ -105,6 +105,15 @@ type Session interface {
 	Leave(ctx context.Context) error
 }
 
+// Withdrawer refuses new work before a worker leaves. A Session or an EntitySession may also be a
+// Withdrawer.
+type Withdrawer interface {
+	// Withdraw makes this node give the worker nothing new. When it returns, the worker holds
+	// everything that this node has given it, unless ctx has ended first. The worker keeps what it
+	// holds, and must still leave.
+	Withdraw(ctx context.Context)
+}
+
 // Gate lets attempts of inline steps through limits and breakers. A Session may also be a Gate.
 type Gate interface {
 	// Pass calls begin when the limits and the breaker in spec let the attempt start. The attempt

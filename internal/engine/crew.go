@@ -235,8 +235,7 @@ func (m awayMember) Hold(held []model.HeldRun) { m.inc.meet(m.id, held) }
 
 // Withdraw implements crew.Membership.
 func (m awayMember) Withdraw(ctx context.Context) {
-	m.inc.everywhere(func(l *lane.Lane, now model.Time) { l.Withdraw(now, m.id) })
-	m.inc.waitForLanes(ctx)
+	m.inc.withdraw(ctx, m.id)
 }
 
 // tell informs the lanes that the worker is gone.
@@ -256,6 +255,9 @@ type awaySession struct {
 	awayMember
 }
 
+// Withdraw implements crew.Membership.
+func (s awaySession) Withdraw(ctx context.Context) { s.awayMember.Withdraw(ctx) }
+
 // Leave implements crew.Membership.
 func (s awaySession) Leave() {
 	s.leave()
@@ -270,6 +272,9 @@ type awayEntitySession struct {
 	*EntitySession
 	awayMember
 }
+
+// Withdraw implements crew.Membership.
+func (s awayEntitySession) Withdraw(ctx context.Context) { s.awayMember.Withdraw(ctx) }
 
 // Leave implements crew.Membership.
 func (s awayEntitySession) Leave() {

@@ -70,9 +70,13 @@ func TestFullLaneDelaysNoOther(t *testing.T) {
 				})
 			}
 			const more = 100
-			// One request is in the inbox, maxLine requests are in the line, and one has left the
-			// line. The rest finds no room.
-			for range 1 + maxLine + 1 + more {
+			// One request is in the inbox, and one has left the line and waits for room.
+			for range 2 {
+				send(askIn(kind, 0, 2))
+			}
+			synctest.Wait()
+			// maxLine requests are in the line. The rest finds no room.
+			for range maxLine + more {
 				send(askIn(kind, 0, 2))
 			}
 			synctest.Wait()

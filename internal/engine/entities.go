@@ -119,6 +119,14 @@ func (s *EntitySession) giveBack(r model.Operated) {
 	}
 }
 
+// Withdraw implements api.Withdrawer.
+func (s *EntitySession) Withdraw(ctx context.Context) {
+	s.withdraw()
+	if inc := s.eng.current(); inc != nil {
+		inc.withdraw(ctx, -s.id)
+	}
+}
+
 // Leave stops the flow of new calls. It waits until the worker has reported the calls in flight, or
 // until ctx ends. Then it ends the session.
 func (s *EntitySession) Leave(ctx context.Context) error {
@@ -136,10 +144,8 @@ func (s *EntitySession) Lose(unseen []uint64) {
 // end ends the session: here tells a lane of this node that the worker is gone, and there tells the
 // other nodes.
 func (s *EntitySession) end(ctx context.Context, here func(l *lane.Lane, now model.Time), there func(*crew.HostSide, crew.Hands)) error {
-	s.withdraw()
+	s.Withdraw(ctx)
 	if inc := s.eng.current(); inc != nil {
-		inc.everywhere(func(l *lane.Lane, now model.Time) { l.Withdraw(now, -s.id) })
-		inc.waitForLanes(ctx) // by then the worker holds everything that the lanes have handed over
 		inc.withdrawLent(ctx, &s.lent, s.hands)
 	}
 
@@ -179,6 +185,13 @@ func (inc *incarnation) everywhere(do func(l *lane.Lane, now model.Time)) {
 	for _, s := range inc.lanes {
 		s.inbox.result(do)
 	}
+}
+
+// withdraw makes the lanes give a worker nothing new. When it returns, the worker holds everything
+// that the lanes have handed over, unless ctx has ended first.
+func (inc *incarnation) withdraw(ctx context.Context, id lane.WorkerID) {
+	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Withdraw(now, id) })
+	inc.waitForLanes(ctx)
 }
 
 // waitForLanes waits until each lane has executed everything that was queued before, or until ctx

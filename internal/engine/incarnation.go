@@ -710,10 +710,6 @@ func (inc *incarnation) heldIn(index int, held []model.HeldRun) (mine []model.He
 	return mine
 }
 
-func (inc *incarnation) withdraw(w *Session) {
-	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Withdraw(now, w.id) })
-}
-
 func (inc *incarnation) leave(w *Session) {
 	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
 }

@@ -52,7 +52,9 @@ func TestStreamsFromAnyNode(t *testing.T) {
 			t.Errorf("%d requests went through the store", n)
 		}
 
-		// The second node stops. Streams of its entities are lost, and other streams continue.
+		// The second node stops. Streams of its entities are lost, and other streams continue. The
+		// ids of the nodes are random, and decide who owns which entity. Of 64 entities each node
+		// owns some.
 		open := func(i int) model.ItemsTake {
 			at := model.ItemsTake{Entity: list(fmt.Sprint("lost ", i)), ID: "s", Do: model.TakeOpen}
 			if _, err := caller.TakeItems(ctx, &at); err != nil {
@@ -61,7 +63,7 @@ func TestStreamsFromAnyNode(t *testing.T) {
 			return at
 		}
 		var all []model.ItemsTake
-		for i := range 8 {
+		for i := range 64 {
 			all = append(all, open(i))
 		}
 		worker.stop()

@@ -161,12 +161,19 @@ func (s *Session) Answer(run model.RunID, generation, id uint64, out model.Paylo
 	}
 }
 
+// Withdraw implements api.Withdrawer.
+func (s *Session) Withdraw(ctx context.Context) {
+	s.withdraw()
+	if inc := s.eng.current(); inc != nil {
+		inc.withdraw(ctx, s.id)
+	}
+}
+
 // Leave stops the flow of new work. It waits until the worker holds no runs, or until ctx ends.
 // Then it ends the session.
 func (s *Session) Leave(ctx context.Context) error {
-	s.withdraw()
+	s.Withdraw(ctx)
 	if inc := s.eng.current(); inc != nil {
-		inc.withdraw(s)
 		inc.withdrawLent(ctx, &s.lent, s.hands)
 	}
 	err := s.rest(ctx)

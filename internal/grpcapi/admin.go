@@ -35,7 +35,7 @@ func (a *serverAdmin) WorkerSessions(_ context.Context, tenant string) ([]api.Wo
 }
 
 // DrainWorker asks a worker to drain.
-func (a *serverAdmin) DrainWorker(_ context.Context, r api.DrainRequest) error {
+func (a *serverAdmin) DrainWorker(ctx context.Context, r api.DrainRequest) error {
 	if r.Patience < 0 || r.Patience > maxPatience {
 		return fault.New(fault.Invalid, "a worker may take %s to drain: at least 0 and at most %s", r.Patience, maxPatience)
 	}
@@ -43,7 +43,7 @@ func (a *serverAdmin) DrainWorker(_ context.Context, r api.DrainRequest) error {
 	if s == nil {
 		return fault.New(fault.NotFound, "no worker with session %.80q is connected to this server", r.Session)
 	}
-	s.drain(cmp.Or(r.Patience, defaultDrain))
+	s.drain(ctx, cmp.Or(r.Patience, defaultDrain))
 	return nil
 }
 

@@ -48,6 +48,7 @@ type session struct {
 	over     bool
 	why      error // why the session is over
 	draining bool
+	asked    chan struct{} // closed when the worker has been asked to drain; nil before drain
 	drained  chan struct{} // closed when the worker has handed back everything; nil before drain
 	offers   []*pb.Join    // the joins of the worker
 

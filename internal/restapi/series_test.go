@@ -20,6 +20,7 @@ func (w *world) seriesOf(tenant string) (sums map[string]int64, nodes int, parti
 		Nodes   []struct{ Answered bool }
 		Partial bool
 	}
+	asked := time.Now()
 	a := w.want(http.StatusOK, "", http.MethodGet, "/v1/series?step=5m", "", "Perdure-Tenant", tenant)
 	if err := json.Unmarshal([]byte(a.body), &s); err != nil {
 		w.t.Fatal(err)
@@ -39,8 +40,9 @@ func (w *world) seriesOf(tenant string) (sums map[string]int64, nodes int, parti
 			nodes++
 		}
 	}
-	if back := time.Since(s.From); back > time.Hour || back < 55*time.Minute {
-		w.t.Errorf("the first point begins %s ago", back)
+	// The hour ends at a moment between the request and now.
+	if asked.Sub(s.From) > time.Hour || time.Since(s.From) < 55*time.Minute {
+		w.t.Errorf("the first point begins %s before the request and %s ago", asked.Sub(s.From), time.Since(s.From))
 	}
 	return sums, nodes, s.Partial
 }

@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	seedCount   = flag.Int("seeds", 0, "number of seeds to simulate; by default 20,000, in short mode 5,000, under the race detector 100")
+	seedCount   = flag.Int("seeds", 0, "number of seeds to simulate; by default 20,000, in short mode 2,500, under the race detector 100")
 	firstSeed   = flag.Uint64("seed", 1, "first seed")
 	seedStep    = flag.Uint64("step", 1, "from one seed to the next: in -seed=5 -step=6 there are tasks, limits and breakers")
 	features    = flag.String("features", "", "features that all seeds have or, with a minus sign, do not have: -features=lending,-entities; \"list\" lists them")
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		case underRace:
 			*seedCount = 100
 		case testing.Short():
-			*seedCount = 5_000 // scripts/test.sh deep simulates the others
+			*seedCount = 2_500 // scripts/test.sh deep simulates the others
 		default:
 			*seedCount = 20_000
 		}

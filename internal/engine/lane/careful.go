@@ -353,20 +353,19 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 			continue
 		}
 
-		if e.quarantine.why == nil {
-			switch in := in.(type) {
-			case *messageInput:
-				if in.once() && !in.sure(l, e) || in.early(e) || in.isDeadTaskOrder() {
-					in.deadTask, in.lone = nil, true // the lane reads the dead task again
-					unsure = append(unsure, in)
-					continue
-				}
-			case *expiryInput:
+		switch in := in.(type) {
+		case *messageInput:
+			if l.mustWaitAgain(e, in) {
+				in.deadTask, in.lone = nil, true // the lane reads the dead task again
+				unsure = append(unsure, in)
+				continue
+			}
+		case *expiryInput:
+			if e.quarantine.why == nil {
 				l.expireAgain(now, e, in)
 				continue
 			}
 		}
-
 		l.apply(now, e, in)
 	}
 
@@ -375,6 +374,18 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 		e := l.entry(*in.address)
 		e.backlog.inputs = slices.Insert(e.backlog.inputs, 0, input(in))
 	}
+}
+
+// mustWaitAgain reports whether a request of a refused batch goes back to the backlog, see
+// applyChunk. If its address is quarantined, this is only true for an order that the lane refuses
+// as soon as it knows that the order has not been served. Otherwise the lane would put the order
+// off, apply it after the quarantine, and the store would refuse it again, forever.
+func (l *Lane) mustWaitAgain(e *entry, in *messageInput) bool {
+	unsure := in.once() && !in.sure(l, e)
+	if e.quarantine.why != nil {
+		return unsure && in.isOrder() && !in.isForced() && !in.refusedOnce
+	}
+	return unsure || in.early(e) || in.isDeadTaskOrder()
 }
 
 // nextChunk moves on to the next chunk.

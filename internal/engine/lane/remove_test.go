@@ -404,6 +404,39 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	r.wantStatus(a, model.Terminated)
 }
 
+// The store refuses an order of another process, and the lane quarantines the run because of that.
+// The order gets an answer at the same moment. Otherwise the lane would try it again after each
+// quarantine, the store would refuse it each time, and the caller would wait forever.
+func TestOrderThatTheStoreRefuses(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []model.MessageKind{model.MessageCancel, model.MessageTerminate} {
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			a := key("bad")
+			r.startRun(a)
+			r.refuse = func(b *store.Batch) error {
+				if len(b.Events)+len(b.Closes) > 0 {
+					return store.Errorf(store.Refused, "commit", "nothing of a run")
+				}
+				return nil
+			}
+
+			r.putRow(model.Message{Kind: kind, To: a, RequestID: "order"})
+			r.l.MailWaits()
+			r.settle()
+			answer := r.rememberedAnswer(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "order"})
+			if answer == nil || answer.Failure == nil || !strings.Contains(answer.Failure.Message, "nothing of a run") {
+				t.Errorf("the order is answered %+v, want a refusal with the reason", answer)
+			}
+			if n := r.l.States().Quarantined; n != 1 {
+				t.Errorf("%d addresses are quarantined, want 1", n)
+			}
+		})
+	}
+}
+
 // The lane also refuses other requests of other processes for a quarantined address immediately. It
 // does not remember the refusal under the id of the request. If the same request comes again later,
 // it takes effect, once.
