@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/perdure/perdure/api/flovyn/v1"
+	"github.com/perdure/perdure/internal/pgtest"
 )
 
 const (
@@ -65,13 +65,11 @@ func image(t *testing.T) map[string]string {
 // freePort returns a port that no process uses.
 func freePort(t *testing.T) string {
 	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	port, err := pgtest.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	return strconv.Itoa(port)
 }
 
 // container is a server that runs with the settings of its image.

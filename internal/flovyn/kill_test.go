@@ -160,14 +160,12 @@ func (r *rig) log(id string) string {
 	return strings.Join(types, " ")
 }
 
-// freeAddress returns an address of this machine that is free.
+// freeAddress returns an address of this machine that is free, also while its server restarts.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	port, err := pgtest.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }

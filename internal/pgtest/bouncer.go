@@ -91,7 +91,7 @@ func (s *Server) openBouncer(ctx context.Context, mode PoolMode, size int) (*Bou
 	// several.
 	for range 10 {
 		b := &Bouncer{log: filepath.Join(dir, "log")}
-		if b.port, err = freePort(); err != nil {
+		if b.port, err = FreePort(); err != nil {
 			return nil, err
 		}
 		if err = s.configureBouncer(dir, b.port, mode, size); err != nil {

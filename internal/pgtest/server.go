@@ -131,7 +131,7 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	// Another process may take the port between our check and the bind of the server, so try
 	// several.
 	for range 10 {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = FreePort(); err != nil {
 			return nil, err
 		}
 		err = s.Start(ctx)
@@ -507,8 +507,9 @@ func (s *Server) logSince(offset int64) string {
 	return strings.TrimSpace(string(text[min(offset, int64(len(text))):]))
 }
 
-// freePort returns a port on which no process listens at the moment.
-func freePort() (int, error) {
+// FreePort returns a port on which no process listens at the moment. The system gives such a port
+// to no connection by itself, so a server that restarts finds it free again.
+func FreePort() (int, error) {
 	var err error
 	for range 100 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)

@@ -35,7 +35,7 @@ func (s *Server) OpenStandby(ctx context.Context) (_ *Server, err error) {
 		return nil, err
 	}
 	for range 10 {
-		if b.port, err = freePort(); err != nil {
+		if b.port, err = FreePort(); err != nil {
 			return nil, err
 		}
 		if err = b.Start(ctx); !errors.Is(err, errPortTaken) {

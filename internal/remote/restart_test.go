@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"github.com/perdure/perdure/internal/authn"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/pgtest"
 )
 
 const (
@@ -118,12 +120,11 @@ func (w *testWriter) Write(p []byte) (int, error) {
 // freePort returns an address on which nothing listens.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := pgtest.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 // gate is a body that reports its start, and ends when the test allows it.

@@ -219,6 +219,7 @@ func TestHurriedBecauseOfAPreview(t *testing.T) {
 		for len(e.reports) > 0 {
 			e.apply()
 		}
+
 		if w := e.waits; tries != 0 || len(w) == 0 || w[0].Code != model.WaitStep {
 			t.Errorf("%d tries before the commit, and the run waits for %v, want a step", tries, w)
 		}

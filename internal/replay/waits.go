@@ -119,7 +119,7 @@ func reason(f *Future) model.Reason {
 		switch {
 		case a.task != nil:
 			return model.Reason{Code: model.WaitTask, Name: a.task.Kind, Detail: a.task.Queue}
-		case a.state == stepBackoff && a.due != 0: // otherwise the step is hurried, and about to run
+		case a.state == stepBackoff && a.due != 0: // at 0 the step is hurried, and about to run
 			return model.Reason{Code: model.WaitRetry, Name: a.name, Attempt: a.attempt + 1, Until: a.due, Detail: a.lastFailed().text}
 		case a.step.Body == nil:
 			return model.Reason{Code: model.WaitWorker, Name: a.name, Detail: "activity"}

@@ -89,7 +89,8 @@ type holding struct {
 	weight   int      // bytes of room that the run takes
 	seat     seat     // the slot of the worker, while it is busy with the run
 	preview  preview
-	untold   [][]model.Event // events that the worker does not know, if it takes previews
+	untold   [][]model.Event  // events that the worker does not know, if it takes previews
+	room     [2][]model.Event // room for the first of them
 }
 
 // free reports whether no worker holds the run.

@@ -73,6 +73,9 @@ func (l *Lane) previewFor(now model.Time, e *entry) {
 // noteUntold notes events that a worker that takes previews does not know.
 func (h *holding) noteUntold(run model.RunID, events []model.Event) {
 	if h.preview.takes && h.run == run && !h.free() {
+		if len(h.untold) == 0 {
+			h.untold = h.room[:0]
+		}
 		h.untold = append(h.untold, events)
 	}
 }
@@ -133,8 +136,9 @@ func (l *Lane) awaitNoTurn(e *entry) {
 	}
 }
 
-// factsOf returns what a turn says about steps, without what its code did with events that the store
-// has refused. A step that runs has begun before the preview, so its outcome does not depend on it.
+// factsOf returns what a turn says about steps, without what its code did with events that the
+// store has refused. A step that runs has begun before the preview, so its outcome does not depend
+// on the preview.
 func (h *holding) factsOf(t *model.Turn) *model.Turn {
 	facts := model.Turn{Run: t.Run, Generation: t.Generation, Seen: h.preview.sure, Running: t.Running}
 	for i := range t.Commands {

@@ -199,8 +199,8 @@ func TestBatchDoesNotWaitForSlowCode(t *testing.T) {
 	r.settle()
 }
 
-// The store does not take a batch, and a worker has a preview of its events. The outcome of the step
-// before the preview is kept, what the worker did since is dropped, and the run continues.
+// The store does not take a batch, and a worker has a preview of its events. The outcome of the
+// step before the preview is kept, what the worker did since is dropped, and the run continues.
 func TestBatchWithAPreviewFails(t *testing.T) {
 	t.Parallel()
 	for _, class := range []store.Class{store.Refused, store.Retryable, store.Unknown, store.Away} {
@@ -386,6 +386,7 @@ func TestSpoiledWorkerIsToldLast(t *testing.T) {
 	for i := range 4 {
 		r.signal(other, "s", i)
 	}
+
 	r.wakeUp()
 	r.fail(store.Refused)
 	for len(r.evictions()) == 0 {

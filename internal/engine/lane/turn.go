@@ -162,8 +162,8 @@ func (l *Lane) tryAnother(now model.Time, e *entry, in *turnInput, err error) bo
 	}
 	l.finishInput(in)
 	if e.hold.hasPreview() {
-		// The worker loses the run when its earlier turns are stored. If the store refuses them, the
-		// lane applies them again.
+		// The worker loses the run when its earlier turns are stored. If the store refuses them,
+		// the lane applies them again.
 		e.hold.preview.spoiled = true
 		return true
 	}
