@@ -11,9 +11,8 @@ import (
 )
 
 // jammed is a workflow that waits for something that the engine does not know.
-//
-//perdure:allow channel the tests are about it
 var jammed = perdure.NewWorkflow("jammed", func(_ perdure.WorkflowCtx, _ int) (int, error) {
+	//perdure:allow channel the tests are about it
 	return <-make(chan int), nil
 })
 

@@ -25,9 +25,9 @@ var previews = []mutant{
 	},
 	{
 		name:  "a worker that does not take previews gets one",
-		file:  "internal/engine/lane/preview.go",
-		old:   "!l.workers.previews[h.worker] || ",
-		new:   "",
+		file:  "internal/engine/lane/dispatch.go",
+		old:   "l.cfg.AheadWait > 0 && l.workers.previews[s.worker]",
+		new:   "l.cfg.AheadWait > 0",
 		tests: [][]string{laneTest("TestNoPreviewsForWorkersThatDoNotTakeThem$")},
 	},
 	{
