@@ -29,6 +29,7 @@ type preview struct {
 	news    int64      // position of the last of these events that the worker has to answer
 	heard   int64      // position that the last turn of the worker had reached or assumed
 	since   model.Time // when the worker got the last preview
+	gated   int64      // position of the preview whose confirmation lets a step begin, or 0
 	takes   bool       // the worker may get previews
 	still   bool       // that turn said that no step runs or is about to run
 	due     bool       // the lane has to tell the worker that events are durable
@@ -118,6 +119,9 @@ func (l *Lane) endPreview(now model.Time, e *entry, t *model.Turn) {
 	p := &e.hold.preview
 	p.heard = t.Seen + int64(t.Ahead)
 	p.still = !t.Running && len(t.Waits) > 0 && !hasCode(t.Waits, model.WaitStep)
+	if p.gated = 0; t.Seen > p.sure && hasCode(t.Waits, model.WaitStep) {
+		p.gated = t.Seen
+	}
 	if p.since == 0 || p.heard < e.hold.news {
 		return
 	}
@@ -149,6 +153,12 @@ func (h *holding) factsOf(t *model.Turn) *model.Turn {
 		}
 	}
 	return &facts
+}
+
+// hasBegun reports whether a step may have begun because the lane has confirmed the preview with
+// which the worker made a turn.
+func (h *holding) hasBegun(t *model.Turn) bool {
+	return h.preview.gated != 0 && t.Seen == h.preview.gated && h.preview.sure >= t.Seen
 }
 
 // notePreview notes that events of a preview are durable. The lane tells the worker so after all

@@ -419,3 +419,30 @@ func TestBatchDoesNotWaitForALostRun(t *testing.T) {
 	}
 	r.settle()
 }
+
+// A worker has answered a preview with a turn that says that a step is about to run. The lane
+// confirms the preview, so the step runs when the turn is committed. The run stays with its worker,
+// although it must leave in the meantime.
+func TestStepBehindAConfirmedPreview(t *testing.T) {
+	t.Parallel()
+	r := newPreview(t)
+	from := in(0, 0)
+	r.startRun(from)
+	r.turn(from, waiting(callOf("c", "", "1", ledger("a"))))
+	r.serve(1)
+	r.wakeUp() // the batch with the preview is in flight
+	next := waiting(timer("t", r.now.Add(time.Hour)))
+	next.Waits = []model.Reason{{Code: model.WaitStep, Name: "x"}}
+	r.turn(from, next)
+	r.commitNow()
+	r.wantKnown(from, 2, 2) // from now on the step runs
+
+	r.giveUp(from.Shard(shards))
+	r.flush()
+	for r.commit != nil {
+		r.commitNow()
+	}
+	if r.holder(from) == 0 {
+		t.Errorf("the worker loses the run while a step runs: %q", r.evictions())
+	}
+}
