@@ -25,15 +25,16 @@ import (
 
 // preview says what the worker of a run knows ahead of the commits.
 type preview struct {
-	sure    int64      // position of the last event that the worker knows to be durable
-	news    int64      // position of the last of these events that the worker has to answer
-	heard   int64      // position that the last turn of the worker had reached or assumed
-	since   model.Time // when the worker got the last preview
-	gated   int64      // position of the preview whose confirmation lets a step begin, or 0
-	takes   bool       // the worker may get previews
-	still   bool       // that turn said that no step runs or is about to run
-	due     bool       // the lane has to tell the worker that events are durable
-	spoiled bool       // the worker knows events that the store has refused
+	sure  int64      // position of the last event that the worker knows to be durable
+	news  int64      // position of the last of these events that the worker has to answer
+	heard int64      // position that the last turn of the worker had reached or assumed
+	since model.Time // when the worker got the last preview
+	// the last turn behind a preview whose confirmation lets a step begin
+	gated   *model.Turn
+	takes   bool // the worker may get previews
+	still   bool // that turn said that no step runs or is about to run
+	due     bool // the lane has to tell the worker that events are durable
+	spoiled bool // the worker knows events that the store has refused
 }
 
 // hasPreview reports whether the worker knows events that are not confirmed to it.
@@ -119,8 +120,8 @@ func (l *Lane) endPreview(now model.Time, e *entry, t *model.Turn) {
 	p := &e.hold.preview
 	p.heard = t.Seen + int64(t.Ahead)
 	p.still = !t.Running && len(t.Waits) > 0 && !hasCode(t.Waits, model.WaitStep)
-	if p.gated = 0; t.Seen > p.sure && hasCode(t.Waits, model.WaitStep) {
-		p.gated = t.Seen
+	if t.Seen > p.sure && hasCode(t.Waits, model.WaitStep) {
+		p.gated = t
 	}
 	if p.since == 0 || p.heard < e.hold.news {
 		return
@@ -158,7 +159,7 @@ func (h *holding) factsOf(t *model.Turn) *model.Turn {
 // hasBegun reports whether a step may have begun because the lane has confirmed the preview with
 // which the worker made a turn.
 func (h *holding) hasBegun(t *model.Turn) bool {
-	return h.preview.gated != 0 && t.Seen == h.preview.gated && h.preview.sure >= t.Seen
+	return h.preview.gated == t && h.preview.sure >= t.Seen
 }
 
 // notePreview notes that events of a preview are durable. The lane tells the worker so after all
