@@ -120,7 +120,7 @@ func (l *Lane) endPreview(now model.Time, e *entry, t *model.Turn) {
 	p := &e.hold.preview
 	p.heard = t.Seen + int64(t.Ahead)
 	p.still = !t.Running && len(t.Waits) > 0 && !hasCode(t.Waits, model.WaitStep)
-	if t.Seen > p.sure && hasCode(t.Waits, model.WaitStep) {
+	if p.since != 0 && hasCode(t.Waits, model.WaitStep) {
 		p.gated = t
 	}
 	if p.since == 0 || p.heard < e.hold.news {
