@@ -157,9 +157,13 @@ func (h *holding) factsOf(t *model.Turn) *model.Turn {
 }
 
 // hasBegun reports whether a step may have begun because the lane has confirmed the preview with
-// which the worker made a turn.
+// which the worker made a turn. The turn is committed now, so the lane forgets it.
 func (h *holding) hasBegun(t *model.Turn) bool {
-	return h.preview.gated == t && h.preview.sure >= t.Seen
+	if h.preview.gated != t {
+		return false
+	}
+	h.preview.gated = nil
+	return h.preview.sure >= t.Seen
 }
 
 // notePreview notes that events of a preview are durable. The lane tells the worker so after all

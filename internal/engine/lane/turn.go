@@ -255,7 +255,7 @@ func (l *Lane) noteTurn(now model.Time, e *entry, t *model.Turn) {
 		return
 	}
 	e.hold.hear(t)
-	e.hold.busy = e.hold.busy || e.hold.hasBegun(t)
+	e.hold.busy = e.hold.hasBegun(t) || e.hold.busy
 	e.wait.reasons = model.BoundedReasons(t.Waits)
 	l.room.weigh(e)
 	l.room.tried = false
