@@ -52,7 +52,7 @@ func (s seat) Leave(context.Context) error {
 	return nil
 }
 
-func (s seat) Lose([]uint64) {}
+func (s seat) Lose(func() []uint64) {}
 
 func (d *desk) JoinEntities(_ context.Context, w api.EntityWorker, offer model.EntityOffer) (api.EntitySession, error) {
 	d.worker, d.offer = w, offer

@@ -29,8 +29,9 @@ type EntitySession interface {
 	Leave(ctx context.Context) error
 	// Lose ends the session of a worker that has disappeared. The engine counts that for the calls
 	// that the worker had, and sets aside a call that several workers have disappeared with. unseen
-	// are the generations of hand-overs that cannot have reached the worker.
-	Lose(unseen []uint64)
+	// returns the generations of hand-overs that cannot have reached the worker. The engine calls
+	// it when nothing more can be handed over, because a hand-over may begin while Lose runs.
+	Lose(unseen func() []uint64)
 }
 
 // Entities has the calls that clients and operators make to entities and services.

@@ -134,11 +134,11 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 }
 
 // Lose ends the session of a worker that has disappeared. See api.EntitySession.
-func (s *EntitySession) Lose(unseen []uint64) {
+func (s *EntitySession) Lose(unseen func() []uint64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	unseen = append(unseen, s.hands.Waiting()...)
-	_ = s.end(ctx, func(l *lane.Lane, now model.Time) { l.Lose(now, -s.id, unseen) }, func(h *crew.HostSide, _ crew.Hands) { h.Lose(s.hands, unseen) })
+	here := func(l *lane.Lane, now model.Time) { l.Lose(now, -s.id, append(unseen(), s.hands.Waiting()...)) }
+	_ = s.end(ctx, here, func(h *crew.HostSide, _ crew.Hands) { h.Lose(s.hands, unseen()) })
 }
 
 // end ends the session: here tells a lane of this node that the worker is gone, and there tells the

@@ -49,7 +49,7 @@ func (s *session) Leave(context.Context) error {
 }
 
 // Lose implements api.EntitySession.
-func (s *session) Lose([]uint64) {}
+func (s *session) Lose(func() []uint64) {}
 
 func (s *session) results() []model.Operated {
 	s.mu.Lock()

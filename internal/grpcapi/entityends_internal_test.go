@@ -17,6 +17,7 @@ type endBackend struct {
 	api.Backend
 
 	joining func()
+	losing  func() // called before the engine asks what the lost worker cannot have seen
 	ends    []string
 }
 
@@ -31,9 +32,9 @@ type endSession struct {
 	backend *endBackend
 }
 
-func (s endSession) Lose(unseen []uint64) {
-	slices.Sort(unseen)
-	s.backend.ends = append(s.backend.ends, fmt.Sprint("lost ", unseen))
+func (s endSession) Lose(unseen func() []uint64) {
+	s.backend.losing()
+	s.backend.ends = append(s.backend.ends, fmt.Sprint("lost ", slices.Sorted(slices.Values(unseen()))))
 }
 
 func (s endSession) Leave(context.Context) error {
@@ -43,22 +44,23 @@ func (s endSession) Leave(context.Context) error {
 
 // Why a session ends says whether its worker has disappeared with its calls. A call that the server
 // posts while the session has no stream has reached the worker only if the worker opens another
-// stream.
+// stream. A call that the engine hands over while the session ends has not reached it.
 func TestEndsOfEntityWorkers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		why  error
+		open bool // the worker still has a stream
 		want string
 	}{
-		"the server stops":                     {errDraining, "left"},
-		"the worker has begun another session": {errRenewed, "left"},
-		"an operator drains the worker":        {errDrained, "left"},
-		"the worker says goodbye":              {errGoodbye, "left"},
-		"the worker does not come back":        {errGone, "lost [4]"},
-		"the worker takes nothing":             {fault.New(fault.Exhausted, "full"), "lost [4]"},
-		"the worker breaks the protocol":       {fault.New(fault.Invalid, "wrong"), "lost [4]"},
+		"the server stops":                     {errDraining, false, "left"},
+		"the worker has begun another session": {errRenewed, false, "left"},
+		"an operator drains the worker":        {errDrained, false, "left"},
+		"the worker says goodbye":              {errGoodbye, false, "left"},
+		"the worker does not come back":        {errGone, false, "lost [4 5]"},
+		"the worker takes nothing":             {fault.New(fault.Exhausted, "full"), false, "lost [4 5]"},
+		"the worker breaks the protocol":       {fault.New(fault.Invalid, "wrong"), true, "lost [5]"},
 	} {
-		b := &endBackend{joining: func() {}}
+		b := &endBackend{joining: func() {}, losing: func() {}}
 		s := newSession(NewWork(WorkConfig{Backend: b}), "session", "default", "worker")
 		_, first := s.attach(t.Context())
 		if err := s.join(&pb.Join{Role: pb.Role_ROLE_ENTITIES}); err != nil {
@@ -72,6 +74,11 @@ func TestEndsOfEntityWorkers(t *testing.T) {
 		post(3)
 		second()
 		post(4)
+		if c.open {
+			_, third := s.attach(t.Context())
+			defer third()
+		}
+		b.losing = func() { post(5) }
 		s.end(c.why)
 		<-s.ended
 		if len(b.ends) != 1 || b.ends[0] != c.want {
@@ -79,7 +86,7 @@ func TestEndsOfEntityWorkers(t *testing.T) {
 		}
 
 		// The session ends while the worker joins.
-		b = &endBackend{joining: func() { s.end(c.why) }}
+		b = &endBackend{joining: func() { s.end(c.why) }, losing: func() {}}
 		s = newSession(NewWork(WorkConfig{Backend: b}), "session", "default", "worker")
 		if err := s.join(&pb.Join{Role: pb.Role_ROLE_ENTITIES}); err != nil {
 			t.Fatal(err)

@@ -61,16 +61,20 @@ func (r *entityRole) end(why error) {
 		}
 	}
 
-	streams := r.s.lastStream()
-	var unseen []uint64
+	r.session.Lose(r.unseen)
+}
+
+// unseen returns the hand-overs that cannot have reached the worker of a session that has ended.
+func (r *entityRole) unseen() (generations []uint64) {
+	last := r.s.lastStream()
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	for generation, h := range r.held {
-		if h.stream > streams {
-			unseen = append(unseen, generation)
+		if h.stream > last {
+			generations = append(generations, generation)
 		}
 	}
-	r.mu.Unlock()
-	r.session.Lose(unseen)
+	return generations
 }
 
 func (r *entityRole) Operate(o model.Operations) {

@@ -124,7 +124,7 @@ func (s *session) lastStream() int {
 func (s *session) nextStream() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.detached == nil {
+	if s.detached == nil || s.over {
 		return s.streams + 1
 	}
 	return s.streams

@@ -5,7 +5,7 @@ import "slices"
 var list = slices.Concat(
 	common, histories, tasks, flow, share, starting, entities, files, load, signals, clocks, requests, damaged, bounds, hardships, recalls, commands,
 	admin, connections, flovynDoor, watched,
-	inputs, fullHistories, cancels, crowded, answers, edges, outlive, outliving, stale, slots, singletons, links, delayedCalls, placement, passing, previews,
+	inputs, fullHistories, cancels, crowded, answers, edges, outlive, outliving, stale, slots, singletons, links, delayedCalls, placement, passing, previews, found,
 )
 
 // histories are bugs in operations on histories, in pinned runs, and in messages between workflows.

@@ -258,4 +258,4 @@ func (r *entityRole) fit(o *model.Operated) *pb.Operated {
 func (r *entityRole) Leave(ctx context.Context) error { return r.leave(ctx, r.idle) }
 
 // Lose ends the connection of the worker, with all its roles, without handing anything back.
-func (r *entityRole) Lose([]uint64) { r.w.Close() }
+func (r *entityRole) Lose(func() []uint64) { r.w.Close() }

@@ -468,6 +468,32 @@ func TestKnownSeedsOfReturningWorkers(t *testing.T) {
 	}
 }
 
+// TestKnownSeedsOfTwoHundredThousand repeats seeds that the long run of the simulator has found.
+func TestKnownSeedsOfTwoHundredThousand(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		// a call counted as lost with a worker that died before the call had left the lane
+		32761, 173010,
+		// the simulator lost a teller before the reports that the teller had sent
+		163662,
+		// a parked run had a holder that was in the next attempt of a step; a start of its address
+		// was in flight until the reunion was over, and then another worker got the run
+		38670,
+		// a run became unreadable between the commit of a claim and its hand-over; the board had
+		// freed the permit of the claim, and the worker began
+		39737,
+		// the simulator counted the permits of bodies on a node that was declared dead
+		142427,
+		// a refused batch made the lane forget a run; a start assumed that its address had no run,
+		// and the worker of its task was told to stop
+		68951,
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // TestKnownSeedsOfRefusedTasks repeats seeds that have found a bug where the store refuses changes
 // of tasks, and workers outlive their servers.
 func TestKnownSeedsOfRefusedTasks(t *testing.T) {

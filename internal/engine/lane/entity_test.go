@@ -24,10 +24,15 @@ func echo(k string) model.Address {
 
 // joinEntities adds a worker that has the code of ledgers and echoes.
 func (r *rig) joinEntities(w lane.WorkerID) {
-	r.l.JoinEntities(r.now, w, model.EntityOffer{Tenant: "default", Types: []model.EntityType{
-		{Type: "entity:ledger", Views: []string{"read"}}, {Type: "service:echo", Concurrency: 2},
-	}}, r.slotsOf(w))
+	r.l.JoinEntities(r.now, w, echoOffer(), r.slotsOf(w))
 	r.take()
+}
+
+// echoOffer is what the workers of entities offer.
+func echoOffer() model.EntityOffer {
+	return model.EntityOffer{Tenant: "default", Types: []model.EntityType{
+		{Type: "entity:ledger", Views: []string{"read"}}, {Type: "service:echo", Concurrency: 2},
+	}}
 }
 
 // operation calls an operation of an entity. The answer comes with the token.

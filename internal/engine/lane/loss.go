@@ -22,7 +22,13 @@ func (d *death) mayBeOf(j *job) bool { return d != nil && !slices.Contains(d.uns
 // Lose removes a worker that has disappeared: its process has died, or has been away for too long.
 // It does the same as Leave, and counts the loss for each call of an entity that the worker had.
 // unseen are generations of hand-overs that cannot have reached the worker, so they do not count.
+// Neither do hand-overs that have not left the lane.
 func (l *Lane) Lose(now model.Time, id WorkerID, unseen []uint64) {
+	for i := range l.out.Operate {
+		if c := &l.out.Operate[i]; c.Worker == id {
+			unseen = append(unseen, c.Operations.Generation)
+		}
+	}
 	l.removeWorker(now, id, &death{unseen})
 }
 

@@ -173,6 +173,16 @@ func TestWhatIsNoLoss(t *testing.T) {
 			r.l.Lose(r.now, w, []uint64{gen})
 			r.take()
 		},
+		"the worker disappears before the call leaves the lane": func(r *rig, w lane.WorkerID) {
+			r.leave(w)
+			r.l.JoinEntities(r.now, w+100, echoOffer(), r.slotsOf(w+100))
+			r.l.Lose(r.now, w+100, nil)
+			r.take()
+			if n := len(r.operations); n != 2 {
+				r.t.Fatalf("%d hand-overs, want one for each worker", n)
+			}
+			r.operations = nil
+		},
 		"another worker disappears": func(r *rig, w lane.WorkerID) {
 			r.l.Lose(r.now, w+100, nil)
 			r.leave(w)

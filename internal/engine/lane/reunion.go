@@ -415,11 +415,13 @@ func (l *Lane) endReunion(now model.Time) {
 // under the last owner is here, seatForHolder takes a slot of that worker. Otherwise it uses the
 // slot that was taken for the read. Without a slot the run waits. The lane forgets the holder when
 // it hands over the run, which may be later. After the reunion, seatForHolder still prefers the
-// holder in three cases: the holder has come back in time, the shard was handed over, or the run
-// was paused. In no other case can a run that is handed over after the reunion still have a holder.
+// holder in four cases: the holder has come back in time, the shard was handed over, the run was
+// paused, or the holder may run an attempt of a step that began after a back-off, which the store
+// does not show. In no other case can a run that is handed over after the reunion still have a
+// holder.
 func (l *Lane) seatForHolder(e *entry, s seat, events []model.Event) (seat, bool) {
 	h, held := l.reunion.holders[holdable{e.address, e.run()}]
-	held = held && (l.keeps(e.shard) || e.claimed || e.shard.handed || hasKind(events, model.EventPaused))
+	held = held && (l.keeps(e.shard) || e.claimed || e.shard.handed || hasKind(events, model.EventPaused) || l.mayRetryElsewhere(l.now, e))
 	switch {
 	case held && l.workers.canServe(h.id, e.kind(), e.x.Pin) && !l.workers.isRefused(h.id, e, e.x.Pin):
 		s.leave()

@@ -442,6 +442,41 @@ func TestReunionKeepsRunsAfterABackOff(t *testing.T) {
 	}
 }
 
+// The same happens, and a start of the address is in flight until the reunion is over. The run
+// still goes to the worker that may be running the next attempt.
+func TestRunAfterABackOffBehindAnAssumedStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, withReunion)
+	a := key("a")
+	r.join(1)
+	run := r.startRun(a)
+	failed := model.Command{Kind: model.CommandRetry, Delay: time.Second, Event: model.Event{ID: "x", Attempt: 1}}
+	r.turn(a, waitingTurn(failed))
+	r.settle()
+	r.release(a, "x")
+	r.pass(time.Second)
+	r.wantHolder(a, 1)
+
+	r.crashFenced()
+	r.rejoin(1, model.HeldRun{Address: a, Run: run})
+	for w := range lane.WorkerID(4) {
+		r.rejoin(w + 2)
+	}
+	r.start(a, "again")
+	r.flush()
+	if r.commit == nil || len(r.commit.Starts) != 1 || !r.commit.Starts[0].IfAbsent {
+		t.Fatalf("in flight is %+v, want a start that assumes that there is no run", r.commit)
+	}
+	for len(r.loads) > 0 {
+		r.read()
+	}
+	r.now = r.now.Add(reunionTime + time.Second)
+	r.flush()
+	r.settle()
+	r.wantAnswer("again", "")
+	r.wantHolder(a, 1)
+}
+
 // Calls of an entity wait for the worker that had them under the last owner. If another call
 // arrives before the lane has read the mailbox, that worker gets this call too.
 func TestReunionKeepsCallsForTheirWorker(t *testing.T) {

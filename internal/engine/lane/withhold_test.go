@@ -2,7 +2,10 @@ package lane_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -23,5 +26,44 @@ func TestClaimThatEndsBeforeItLeaves(t *testing.T) {
 	if err != nil || len(b.claims()) > 0 {
 		t.Errorf("the worker gets a claim that has ended; error %v", err)
 	}
+	b.wantSlots(0)
+}
+
+// A claim is stored, and the lane finds in the same moment that it cannot read the run. The worker
+// does not get the claim, because the board frees the permits of the claim. The worker gets it when
+// the lane can read the run again.
+func TestClaimOfAnUnreadableRun(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.join(1)
+	a := key("a")
+	r.startRun(a)
+	r.turn(a, commandTurn(taskCommand("t")))
+	r.settle()
+	r.join(2)
+	r.leave(1)
+	r.flush() // the lane reads the history for worker 2
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.flush()
+	res, err := r.land()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	r.l.FinishCommit(r.now, res, nil)
+	for _, ld := range r.loads {
+		r.l.FinishLoad(r.now, ld.ID, lane.LoadResult{Err: fault.New(fault.Corrupt, "it cannot be decoded")})
+	}
+	r.loads = nil
+	r.settle()
+	if n := len(b.claims()); n > 0 {
+		t.Errorf("the worker gets %d claims of a run that the lane has dropped", n)
+	}
+	r.pass(r.cfg.QuarantineFor + time.Minute)
+	c := b.one()
+	b.report(c)
+	r.settle()
+	b.wantSettled(c, "")
 	b.wantSlots(0)
 }

@@ -187,6 +187,9 @@ func (h *hand) execute(c *model.Claim) {
 	j := &job{h: h, claim: *c, canceled: c.Canceled}
 	h.Held[c.Ref] = j
 	known := s.Claims[c.Ref]
+	if h.p.Inc != nil {
+		known.At = h.p.Inc.self.ID
+	}
 	if known.Begun = true; known.Late {
 		s.Fail("G2: claim %d of %s begins, and it has no time left and no permit", c.Ref.Claim, c.Ref.TaskRef)
 	}

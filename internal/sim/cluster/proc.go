@@ -98,6 +98,7 @@ type Proc struct {
 	nextHand   queue.WorkerID
 	nextID     lane.WorkerID
 	nextTeller lane.WorkerID // below zero
+	dead       []*worker.Teller
 	clerk      clerk
 	calls      []*call
 

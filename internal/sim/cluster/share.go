@@ -114,12 +114,15 @@ func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use
 
 // executing checks that no limit has too many running bodies when another body starts. It counts
 // every body whose claim a live node made, even if another node owns the run by now, and also the
-// bodies of lost claims. If nodes do not share limits, it counts the bodies of one node.
+// bodies of lost claims. It leaves out bodies on a node that the others have declared dead, because
+// the owner has freed their permits. If nodes do not share limits, it counts the bodies of one
+// node.
 func (s *Cluster) executing(ref model.ClaimRef) {
 	for _, res := range s.Claims[ref].Permits {
 		counts := func(o model.ClaimRef) bool {
 			c := s.Claims[o]
-			return s.Ledger.Nodes[c.Maker].Alive && slices.Contains(c.Permits, res) && (s.Has(scenario.SharedGates) || c.Maker == s.Claims[ref].Maker)
+			at := s.Ledger.Nodes[c.At]
+			return s.Ledger.Nodes[c.Maker].Alive && (at == nil || at.Alive) && slices.Contains(c.Permits, res) && (s.Has(scenario.SharedGates) || c.Maker == s.Claims[ref].Maker)
 		}
 		var list []string
 		for _, p := range s.Procs {

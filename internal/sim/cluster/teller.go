@@ -68,8 +68,11 @@ func (p *Proc) operate(sh *shell, calls []lane.OperateCall) {
 		c := &calls[i]
 		s.Mix(7, uint64(int64(c.Worker)), c.Operations.Generation, uint64(len(c.Operations.Calls)))
 		sh.checkOperate(&c.Operations)
-		if j := slices.IndexFunc(p.Tellers, func(t *worker.Teller) bool { return t.ID == c.Worker }); j >= 0 {
+		is := func(t *worker.Teller) bool { return t.ID == c.Worker }
+		if j := slices.IndexFunc(p.Tellers, is); j >= 0 {
 			p.Tellers[j].Operate(c.Operations)
+		} else if j := slices.IndexFunc(p.dead, is); j >= 0 {
+			p.dead[j].Operate(c.Operations)
 		}
 	}
 }

@@ -185,6 +185,16 @@ func (p *Proc) Tell(do func(now model.Time, l *lane.Lane)) {
 	}
 }
 
+// Follow implements worker.host.
+func (p *Proc) Follow(do func(now model.Time, l *lane.Lane)) {
+	if p.Inc == nil {
+		return
+	}
+	for _, sh := range p.Inc.Shells {
+		sh.put(nil, func(now model.Time) { do(now, sh.Lane) })
+	}
+}
+
 // Dismiss implements worker.host.
 func (p *Proc) Dismiss(w *worker.Worker) {
 	p.Workers = slices.DeleteFunc(p.Workers, func(o *worker.Worker) bool { return o == w })
@@ -199,4 +209,7 @@ func (p *Proc) ReplaceTeller() {
 // DismissTeller implements worker.host.
 func (p *Proc) DismissTeller(t *worker.Teller) {
 	p.Tellers = slices.DeleteFunc(p.Tellers, func(o *worker.Teller) bool { return o == t })
+	if t.IsDead() {
+		p.dead = append(p.dead, t)
+	}
 }

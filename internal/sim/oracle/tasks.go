@@ -21,6 +21,7 @@ type Beat struct {
 type claimed struct {
 	Worker   string
 	Maker    model.NodeID
+	At       model.NodeID    // the node whose worker has received the claim
 	Permits  []rule.Resource // the limits whose permits the claim holds, if nodes share limits
 	Begun    bool            // the worker has received the claim
 	Late     bool            // its time is over, and another task has its permit

@@ -25,6 +25,7 @@ type Teller struct {
 	leaving bool
 	gone    bool
 	died    bool
+	Unseen  []uint64            // hand-overs that left a lane after the teller had died
 	deeds   map[uint64][]uint64 // the calls of the hand-overs in Held
 }
 
@@ -48,7 +49,7 @@ func (t *Teller) Leave() {
 			s.After(2*kernel.Millisecond, t.Process, wait)
 			return
 		}
-		t.Host.Tell(func(now model.Time, l *lane.Lane) { l.Leave(now, t.ID) })
+		t.Host.Follow(func(now model.Time, l *lane.Lane) { l.Leave(now, t.ID) })
 		t.gone, t.Held = true, nil
 		t.Host.DismissTeller(t)
 		s.Did(scenario.OpTellerLeft)
@@ -61,7 +62,7 @@ func (t *Teller) Leave() {
 // reports twice, or reports nothing until the faults have ended.
 func (t *Teller) Operate(o model.Operations) {
 	s := t.Oracle
-	if s.Tracing {
+	if s.Tracing && !t.died {
 		var calls strings.Builder
 		for i := range o.Calls {
 			d, _ := scenario.DeedOf(o.Calls[i].Input)
@@ -70,6 +71,10 @@ func (t *Teller) Operate(o model.Operations) {
 		s.Logf("%s teller %d has calls of %s on state %d, gen %x:%s", t.Process.Name(), t.ID, o.Entity.Key, scenario.StampOf(scenario.AccountOf(o.State, o.Exists && !o.Entity.Stateless())), o.Generation, calls.String())
 	}
 
+	if t.died {
+		t.Unseen = append(t.Unseen, o.Generation)
+		return
+	}
 	t.Held = append(t.Held, o.Generation)
 	t.note(&o)
 	mine := 0
@@ -140,10 +145,13 @@ func (t *Teller) die(a model.Address, deed uint64) {
 		s.Ledger.LoseTeller(t.deeds[gen])
 	}
 	t.leaving, t.gone, t.died, t.Held = true, true, true, nil
-	t.Host.Tell(func(now model.Time, l *lane.Lane) { l.Lose(now, t.ID, nil) })
+	t.Host.Follow(func(now model.Time, l *lane.Lane) { l.Lose(now, t.ID, t.Unseen) })
 	t.Host.DismissTeller(t)
 	t.Host.ReplaceTeller()
 }
+
+// IsDead reports whether a call has killed the teller.
+func (t *Teller) IsDead() bool { return t.died }
 
 // report reports the outcome of calls to the current incarnation, even if the teller has left.
 func (t *Teller) report(r model.Operated) {

@@ -80,6 +80,8 @@ type host interface {
 	Post(generation uint64, do func(now model.Time, l *lane.Lane)) bool
 	// Tell hands an input to all lanes, if there is a node.
 	Tell(do func(now model.Time, l *lane.Lane))
+	// Follow does the same after the reports that have been posted before.
+	Follow(do func(now model.Time, l *lane.Lane))
 	// Begins checks that the body of a step may start; since is when the run was handed over.
 	Begins(run model.RunID, b, a, attempt int, since model.Time)
 	// Dismiss removes a worker that has left.
