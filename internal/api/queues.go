@@ -22,9 +22,9 @@ type WorkerInfo struct {
 	// workflows and entities.
 	Name    string
 	Version string
-	// Workflows and Entities are the code that the worker runs. Entities includes services; both
-	// have their prefix. A worker of tasks has Queues and Activities instead, and executes Slots
-	// tasks at the same time.
+	// Workflows and Entities are the code that the worker runs. Entities also has the services. The
+	// names in Entities have their prefix. A worker of tasks has Queues and Activities instead, and
+	// executes Slots tasks at the same time.
 	Workflows, Entities, Queues, Activities []string
 	Slots                                   int
 	// Limits and Breakers are the names of limits and breakers that its activities use.
@@ -32,7 +32,7 @@ type WorkerInfo struct {
 	// Draining is true when the worker takes no new work.
 	Draining bool
 	// Alike is how many other remote workers of the node have the same offer. Slots is the sum over
-	// all of them.
+	// this worker and the others.
 	Alike int
 }
 
@@ -52,8 +52,9 @@ type QueueInfo struct {
 	// Open counts all open tasks. Waiting, Delayed and Claimed are parts of Open. If they are
 	// known, their sum is Open.
 	Open, Waiting, Delayed, Claimed int
-	// Oldest is when the longest waiting task started to wait. If Counted is false, it is when the
-	// oldest task was submitted. It is zero if there is no such task.
+	// Oldest is when the longest waiting task started to wait. If QueueList.Counted is false, a
+	// submitted task whose history was not read counts from its submission. Oldest is zero if there
+	// is no such task.
 	Oldest model.Time
 	// Workers is how many workers serve the queue, on all nodes. Slots is the sum of their slots.
 	Workers, Slots int
@@ -67,8 +68,9 @@ type QueueInfo struct {
 type Task struct {
 	ID, Activity, Queue string
 	Scheduled           model.Time
-	// Attempt counts the attempts that have started. Worker has executed the current attempt since
-	// Since. If Worker is empty, the next attempt may start at Next.
+	// Attempt counts the attempts that have started. Worker executes the current attempt, and Since
+	// is when it started it. If Worker is empty, no worker executes the task, and the next attempt
+	// may start at Next.
 	Attempt int
 	Worker  string
 	Since   model.Time

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// limits are the rows of docs/limits.md that have a number, and the place of that number in the
-// code. When one of them changes, the other must change too.
+// limits pairs rows of docs/limits.md with the place in the code of the number that the row states.
+// When one of them changes, the other must change too. Rows that are not listed are not checked.
 var limits = []struct{ row, file, code string }{
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "internal/request/validate.go", "l.Payload = 2 << 20"},
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "attach.go", "defaultMaxPayload = 2 << 20"},
@@ -208,7 +208,7 @@ func TestLimitsAreDocumentedAsTheyAre(t *testing.T) {
 			t.Errorf("docs/limits.md has no row %q", l.row)
 		}
 		if !strings.Contains(blanks(read(l.file)), blanks(l.code)) {
-			t.Errorf("docs/limits.md says %q, but %s does not have %q any more: change the page and this test with it", l.row, l.file, l.code)
+			t.Errorf("docs/limits.md says %q, but %s no longer has %q: change the page and this test", l.row, l.file, l.code)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // budget.
 const mostCallers = 10_000
 
-// Rate bounds how many calls each caller may make in a second. It decides before the request of a
-// call is read.
+// Rate bounds how many calls each caller may make in a second. A server checks it when it
+// authorizes a call, before it performs the call.
 type Rate struct {
 	perSecond float64
 	now       func() time.Time

@@ -109,6 +109,6 @@ func TestHistoriesAreBounded(t *testing.T) {
 		q.Evict(r.start.Run, 1, "")
 	}
 	if n := d.bytes.Load(); n != 0 {
-		t.Errorf("%d bytes are counted of no history", n)
+		t.Errorf("%d bytes are still counted after all histories were dropped", n)
 	}
 }

@@ -43,8 +43,8 @@ func (o *Out[T]) Add(value T, size int) {
 	o.count++
 }
 
-// Next returns the frame to send next. ok is false if there is none. A new frame takes as many
-// items as fit into most bytes, and at least one.
+// Next returns the frame to send next. ok is false if there is none. A new frame takes at least one
+// item. It takes further items while all its items together have at most the given number of bytes.
 func (o *Out[T]) Next(most int) (number uint64, items []T, ok bool) {
 	if o.next < len(o.frames) {
 		f := &o.frames[o.next]
@@ -75,7 +75,7 @@ func (o *Out[T]) Next(most int) (number uint64, items []T, ok bool) {
 	return f.number, f.items, true
 }
 
-// Sent reports whether everything is part of a frame that Next has returned on this stream.
+// Sent reports whether Next has no further frame to return on this stream.
 func (o *Out[T]) Sent() bool { return len(o.waiting) == 0 && o.next == len(o.frames) }
 
 // Last returns the number of the newest frame.
@@ -108,8 +108,8 @@ func (o *Out[T]) Acknowledge(number uint64) error {
 	return nil
 }
 
-// Resume continues over a new stream. The other side has taken all frames up to the number
-// received, and Next returns the later frames again.
+// Resume continues over a new stream. The parameter received is the number of the last frame that
+// the other side has taken. After Resume, Next starts with the frame after it.
 func (o *Out[T]) Resume(received uint64) error {
 	if first := o.last - uint64(len(o.frames)); received < first {
 		return fault.New(fault.Invalid, "the other side says that it has taken %d frames, but it has acknowledged %d", received, first)

@@ -175,7 +175,8 @@ func everyWriter(t *testing.T, test func(t *testing.T, s *stage, conn *pgx.Conn,
 			t.Parallel()
 			s := setupIn(t, database, schema)
 			conn := connect(t, s.url)
-			// Without a fault it works, and statements are prepared.
+			// The first write has no fault and must succeed. It also lets the driver prepare its
+			// statements before the test starts.
 			if err := write(t.Context(), conn, 0); err != nil || !s.has(t, 0) {
 				t.Fatalf("undisturbed: %v, committed: %v", err, s.has(t, 0))
 			}
@@ -296,8 +297,8 @@ func TestOrphanAndFence(t *testing.T) {
 		committed bool
 		reply     string
 	}{
-		"the orphan holds the row: the fence waits, and it commits first":    {pgproxy.HoldCommit, true, "UPDATE 1, INSERT 0 1"},
-		"the orphan has not begun: the fence is first, and it commits never": {pgproxy.HoldRequest, false, "error 22012"},
+		"the orphan holds the row: the fence waits until the orphan has committed":   {pgproxy.HoldCommit, true, "UPDATE 1, INSERT 0 1"},
+		"the orphan has not begun: the fence is first, and the orphan never commits": {pgproxy.HoldRequest, false, "error 22012"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -379,7 +380,7 @@ func TestDelay(t *testing.T) {
 			trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Delay, Delay: delay, Hold: hold})
 			begin := time.Now()
 			if err := write(t.Context(), n+1); err != nil {
-				t.Errorf("late, but not lost: %v", err)
+				t.Errorf("the delayed write failed: %v", err)
 			}
 			if took := time.Since(begin); took < delay {
 				t.Errorf("took %v, want at least %v", took, delay)
@@ -435,7 +436,7 @@ func TestHoldCommitKeepsTheLocks(t *testing.T) {
 
 	s.proxy.CutAll()
 	lost(t, <-failed)
-	eventually(t, "cut off, it is rolled back", func() bool {
+	eventually(t, "the server has rolled back the batch whose connection was cut", func() bool {
 		_, err := s.direct.Exec(t.Context(), "insert into t values (1)")
 		return err == nil
 	})
@@ -483,7 +484,8 @@ func TestNthMatchAndCancel(t *testing.T) {
 		t.Errorf("a withdrawn rule struck: %v", err)
 	}
 
-	// Two rules for the same request: one after the other.
+	// Both rules match both commits. The first rule strikes the first commit, the second rule the
+	// second.
 	first := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset})
 	second := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply})
 	lost(t, write(8))
@@ -525,7 +527,7 @@ func TestACopyIsStruckOnce(t *testing.T) {
 	}
 	wait(t, "the copy is done", begin.Done())
 	if got := begin.Reply().String(); got != "COPY 1" {
-		t.Errorf("reply = %q, want that to the whole copy", got)
+		t.Errorf("reply = %q, want the reply to the whole copy", got)
 	}
 	if !end.Cancel() {
 		t.Error("the same copy was struck a second time")
@@ -565,13 +567,13 @@ func TestNothingBehindAStruckRequestReachesTheServer(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			// The first is answered.
+			// DropReply and Hang let the client read the answer to the first transaction. Reset and
+			// Orphan cut the client off immediately, so it may miss that answer.
 			results, err := pipeline.GetResults()
 			if err == nil {
 				_, err = results.(*pgconn.ResultReader).Close()
 			}
 
-			// The other faults cut the client off immediately.
 			if fault == pgproxy.DropReply || fault == pgproxy.Hang {
 				if err != nil {
 					t.Errorf("the answer before the one that is lost: %v", err)

@@ -157,7 +157,7 @@ func TestChangedCode(t *testing.T) {
 		},
 		{name: "step renamed", old: thenSleep(steps("a")), new: thenSleep(steps("z")), blocked: []string{"records step a", "asks for step z"}},
 		{name: "loop of keyed steps in another order", old: thenSleep(keyedProgram("1", "2", "3")), new: thenSleep(keyedProgram("3", "1", "2"))},
-		{name: "keyed step added in the middle of what is new", old: thenSleep(keyedProgram("1", "2")), new: thenSleep(keyedProgram("2", "1", "3")), executes: 1},
+		{name: "keyed steps in another order, and a new one before the timer", old: thenSleep(keyedProgram("1", "2")), new: thenSleep(keyedProgram("2", "1", "3")), executes: 1},
 		{
 			name: "key changed", old: thenSleep(keyedProgram("1")), new: thenSleep(keyedProgram("2")),
 			blocked: []string{"records step s (key 1)", "asks for step s"},
@@ -232,8 +232,9 @@ func TestChangedCode(t *testing.T) {
 	}
 }
 
-// TestFanOutWithChangedEncoding checks that the code finds every step of a large fan-out although
-// the encoding of the inputs has changed. The code distinguishes equal steps by their occurrence.
+// TestFanOutWithChangedEncoding checks that the worker finds the recorded outcome of every step of
+// a large fan-out, although the encoding of the inputs has changed. Several steps have equal
+// inputs. The worker numbers such steps in the order in which the code asks for them.
 func TestFanOutWithChangedEncoding(t *testing.T) {
 	fan := func(fields string) program {
 		return func(e *engine, x replay.Ctx) error {
@@ -311,7 +312,7 @@ func TestRetryUnderOldIdentity(t *testing.T) {
 	})
 }
 
-// TestCorruptHistory checks that a run whose events are not in order is blocked.
+// TestCorruptHistory checks that a run is blocked if its history lacks the first event.
 func TestCorruptHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		history := record(t, thenSleep(steps("a", "b")))

@@ -205,7 +205,7 @@ func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until m
 		return err
 	}
 	if until < 0 || until > model.MaxTime {
-		return fault.New(fault.Invalid, "pause breaker %s: until a time that is not between 1970 and 9999", name)
+		return fault.New(fault.Invalid, "pause breaker %s: the end of the pause is not between 1970 and 9999", name)
 	}
 	if err := s.checkBreaker(ctx, "pause breaker", tenant, name); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until m
 	return s.flow().Pause(ctx, rule.BreakerID{Tenant: tenant, Name: name}, until, why)
 }
 
-// checkTenant checks the tenant of a request that names nothing else.
+// checkTenant checks only the tenant of a request.
 func (s *Service) checkTenant(op, tenant string) error {
 	v := s.check(op)
 	v.Tenant(tenant)

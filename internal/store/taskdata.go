@@ -91,7 +91,7 @@ type TaskMark struct {
 	Claim int64      // the last claim that wrote
 	Seq   int64      // the number of the last item of that claim
 	Lines int64      // lines that the task has logged
-	Items int64      // items that the task has streamed, and so the position of the last one
+	Items int64      // number of streamed items, which is also the position of the last one
 	At    model.Time // time of the last line or item
 }
 
@@ -113,7 +113,7 @@ func (d *TaskDatum) Mark() (m TaskMark, ok bool, err error) {
 	for _, to := range [...]*int64{&m.Claim, &m.Seq, &m.Lines, &m.Items, (*int64)(&m.At)} {
 		v, n := binary.Varint(rest)
 		if n <= 0 {
-			return m, true, fault.New(fault.Corrupt, "the row that counts what task %q of run %s has written cannot be read", d.Task, d.Run)
+			return m, true, fault.New(fault.Corrupt, "cannot read the row that counts the writes of task %q of run %s", d.Task, d.Run)
 		}
 		*to, rest = v, rest[n:]
 	}

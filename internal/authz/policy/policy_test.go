@@ -77,7 +77,7 @@ func TestDefaultMatrix(t *testing.T) {
 	}
 }
 
-// A policy that fails refuses its caller, although another policy permits the action. Cedar alone
+// If a policy fails, the caller is refused, even if another policy permits the action. Cedar alone
 // would skip the failed policy, which could be the one that forbids the action.
 func TestPolicyThatFailsRefuses(t *testing.T) {
 	t.Parallel()

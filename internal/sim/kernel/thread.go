@@ -51,8 +51,8 @@ func (t *thread) loop(yield func(struct{}) bool) {
 }
 
 // ends handles the panic of a thread. If the kernel has abandoned the thread, the thread ends
-// silently. For any other panic, ends reports the stack of the thread, not the stack of the event
-// loop.
+// silently. A Violation is passed on as it is. To any other panic, ends adds the stack of the
+// thread, because the event loop would report only its own.
 func (t *thread) ends() {
 	r := recover()
 	if r == nil || t.abandoned {
@@ -83,7 +83,7 @@ func (t *thread) run() {
 func (s *Kernel) Wait(begin func(done func())) {
 	t := s.Running
 	if t == nil {
-		s.Fail("something waits that cannot")
+		s.Fail("Wait was called outside a thread")
 	}
 	begin(t.run)
 	if !t.yield(struct{}{}) {

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// deed makes a user call an entity. It returns that call. A deed is what the input of a call says.
+// deed draws a request of the user to an entity or a service: an unlock, a read, a call, or a call
+// that kills (see killer). The input of a call is a deed, which tells the operation what to do.
 func (u *user) deed() *action {
 	s := u.s
 	if s.Chance(0.04) {
@@ -54,8 +55,8 @@ func (u *user) deed() *action {
 	return o
 }
 
-// killer makes a user call an entity in a way that kills the process. The user neither waits for
-// the call nor repeats it.
+// killer draws a call that kills the process, or only the worker that executes the call. The user
+// neither waits for the call nor repeats it.
 func (u *user) killer() *action {
 	s := u.s
 	_, d := s.NewDeed(false)

@@ -30,7 +30,7 @@ type cutDisk struct {
 	inodes int
 	names  map[string]int // names of the files that exist, with their inodes
 	first  diskImage      // contents of the disk at the start
-	begin  int            // the first operation after which the test cuts the power
+	begin  int            // the test cuts the power after this many operations or later
 }
 
 // diskImage is the contents of a directory.
@@ -208,8 +208,8 @@ func (d *cutDisk) cut(rng *rand.Rand, n int) (left diskImage, acked int) {
 	return left, acked
 }
 
-// luck returns the probability that unsynced contents survive. It differs from file to file, so
-// that one file may keep everything and another nothing.
+// luck returns the probability that all unsynced changes of a sector, a size or a name survive. It
+// differs from file to file, so that one file may keep everything and another only a part.
 func luck(rng *rand.Rand) float64 { return []float64{0, 0.05, 0.5, 0.9, 0.99, 1}[rng.IntN(6)] }
 
 // keptRows returns how many of n successive changes survive: all of them with the probability p,

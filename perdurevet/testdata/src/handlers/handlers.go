@@ -1,4 +1,6 @@
-// Package handlers is about what operations of entities and RPCs of services do while others wait.
+// Package handlers has test cases for handlers: operations and views of entities, and RPCs of
+// services. perdurevet reports a handler that blocks, that does work which the commit does not
+// cover, or that changes a package variable.
 package handlers
 
 import (
@@ -68,7 +70,7 @@ func wrongHelper(ctx perdure.EntityCtx) {
 	helper.Nap() // want `helper\.Nap reaches time\.Sleep \(helper\.go:\d+\) in an entity: .* \[clock\]`
 }
 
-// deep reads the clock first, which is allowed, and sleeps behind it.
+// deep reads the clock, which is allowed. Then it sleeps.
 func deep() {
 	if time.Now().IsZero() {
 		return
@@ -129,8 +131,8 @@ var rightClock = perdure.NewOperation(accounts, "clock", func(ctx perdure.Entity
 	return n, nil
 })
 
-// A service is code with an address. It is meant for input and output, and may do several at a
-// time.
+// A service is code with an address. It is meant for input and output. It may make several requests
+// at the same time.
 var rightService = perdure.NewRPC(service, "fetch", func(ctx perdure.EntityCtx, urls []string) (int, error) {
 	var wg sync.WaitGroup
 	for _, url := range urls {
