@@ -22,7 +22,7 @@ var binaries = []struct {
 	{"./examples/hello", 44 << 20, "github.com/perdure/perdure/internal/remote.("},
 }
 
-func TestBinaries(t *testing.T) {
+func TestLongBinaries(t *testing.T) {
 	t.Parallel()
 	for _, b := range binaries {
 		file := filepath.Join(t.TempDir(), "program")
