@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// attachment has the settings with which package embedded joins an App with an engine. It is not
-// part of the public API: internal/attach exports it as attach.Config.
+// attachment has the settings of an App that an internal caller, such as package embedded, joins
+// with an engine. It is not part of the public API: internal/attach exports it as attach.Config.
 type attachment = seam.Config[Definition, TaskConfig]
 
 func init() {
@@ -128,7 +128,8 @@ func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, erro
 	return a, nil
 }
 
-// serve starts the workers. Entities come first because workflows and tasks may call them.
+// serve starts the workers, applies the schedules, and starts the singletons. Entities come first
+// because workflows and tasks may call them.
 func (a *App) serve(ctx context.Context, r *registry) error {
 	if err := a.joinEntities(ctx, r); err != nil {
 		return err

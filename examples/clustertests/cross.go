@@ -27,8 +27,8 @@ type parcel struct {
 	Message string `json:"message"`
 }
 
-// cross is an entity that receives messages and pings. The HTTP routes send them in the name of
-// another entity.
+// cross is an entity that receives messages and pings. The HTTP routes send both. A message has the
+// name of the entity that it comes from.
 type cross struct {
 	entity  *perdure.Entity[inbox]
 	receive *perdure.Operation[parcel, perdure.Void]
@@ -106,7 +106,7 @@ func (s *cross) routes(n *node, mux *http.ServeMux) {
 	mux.Handle("POST /cross/{id}/ping-pong", answer(func(r *http.Request) (int64, error) { return s.pingPong(n, r) }))
 }
 
-// maxRounds bounds the calls of one request.
+// maxRounds bounds the rounds of one request. Each round makes two calls.
 const maxRounds = 10_000
 
 // pingPong calls the operation ping of the partner and of the entity itself in turn, with

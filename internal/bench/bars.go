@@ -211,7 +211,7 @@ func (r *Report) Failed() (failed []Bar) {
 	return failed
 }
 
-// number formats a figure with three significant digits.
+// number formats a figure. A large figure gets no decimals, and a small one gets up to three.
 func number(f float64) string {
 	switch {
 	case f >= 100 || f <= -100:

@@ -39,7 +39,7 @@ type Streams struct {
 	Width, ErrWidth int
 }
 
-// session is an open store.
+// session is an open store, or a connection to a server.
 type session interface {
 	Backend() api.Backend
 	// Admin has the calls that concern all tenants.
@@ -76,7 +76,7 @@ type options struct {
 	wrap func(store.Store) store.Store
 	// services adds gRPC services to a server, for tests.
 	services func(grpc.ServiceRegistrar)
-	// connect opens a store. Tests replace it by prepared answers.
+	// connect opens a store, or connects to a server. Tests replace it by prepared answers.
 	connect func(ctx context.Context, c node.Config, in scope) (session, error)
 	// connectInside opens the store itself. It never connects to the program that has the store
 	// open.
@@ -112,7 +112,7 @@ func (o *options) connectIn(ctx context.Context, c node.Config, in scope) (sessi
 }
 
 // connectTo opens the store of a configuration, or connects to a server. A program that listens on
-// a socket works in the default tenant only.
+// a socket serves only the default tenant there.
 func (o *options) connectTo(ctx context.Context, c node.Config, in scope) (session, error) {
 	if remote.IsURL(c.URL) {
 		return dial(ctx, c, o.choice, in.chosen)
@@ -172,9 +172,9 @@ func (o *options) run(ctx context.Context, args []string) int {
 	return exitCode(err)
 }
 
-// prepare makes every command record that it has started. It makes a command that only groups other
-// commands reject an unknown verb, because a script with a misspelt verb must fail. It makes
-// completions use the store or the server that the command would use.
+// prepare changes a command and the commands below it. Every command records that it has started. A
+// command that only groups other commands rejects an unknown verb, because a script with a misspelt
+// verb must fail. Completions use the store or the server that the command would use.
 func (o *options) prepare(cmd *cobra.Command, began *bool) {
 	cmd.Long = joinLines(cmd.Long)
 	explainArguments(cmd)
@@ -219,9 +219,9 @@ func joinLines(text string) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
-// complain prints an error as a sentence that ends with a period, and leaves its first word as it
-// is. The error handler of the library would capitalise the first word, which is often the name of
-// the subject.
+// complain prints an error as a sentence that ends with a period or a question mark, and leaves its
+// first word as it is. The error handler of the library would capitalise the first word, which is
+// often the name of the subject.
 func complain(w io.Writer, styles fang.Styles, err error, usage bool) {
 	text := err.Error()
 	if !strings.HasSuffix(text, "?") {
@@ -306,10 +306,11 @@ func (o *options) log() *slog.Logger {
 	return slog.New(slog.NewTextHandler(o.Err, nil))
 }
 
-// look opens the store for reading. The owner of the store keeps running.
+// look opens the store, or connects to a server, for reading. It does not disturb a process that
+// has the store open.
 func (o *options) look(ctx context.Context) (session, error) { return o.lookIn(ctx, o.own()) }
 
-// lookIn is like look, for a command that names a tenant but does not act in it.
+// lookIn is like look, but the caller chooses the scope.
 func (o *options) lookIn(ctx context.Context, in scope) (session, error) {
 	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Databases: o.databaseURLs(), ReadOnly: true, Log: o.log(), Version: Version()}, in)
 }

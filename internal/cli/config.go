@@ -18,7 +18,7 @@ func newConfig(o *options) *cobra.Command {
 		Use: "config", Short: "Profiles: the servers and stores that commands work on",
 		Long: `Profiles name the servers and stores that commands work on, with the tenant, the certificates to trust, and where the key is. They are in perdure/profiles.toml of the user's directory for settings, or in the file of $` + profilesVariable + `. A profile never has the key itself.
 
-A flag wins over the environment, and the environment over the profile. A command that names a store or a server, with a flag or with $PERDURE_STORE or $` + serverVariable + `, uses no profile. perdure serve and perdure dev use a profile only if --profile names it.`,
+A flag wins over the environment, and the environment over the profile. A command that names a store or a server with a flag uses no profile. If $PERDURE_STORE or $` + serverVariable + ` is set, a command uses a profile only if --profile names it. perdure serve and perdure dev use a profile only if --profile names it.`,
 		Example: `  perdure config set prod --server grpc://perdure.example:7800 --tenant acme --ca ca.pem --key-file ~/.config/perdure/prod.key
   perdure config use prod
   perdure workflow list --profile prod
@@ -100,8 +100,8 @@ The key is in a file that only its user can read (mode 0600), or in an environme
 	return cmd
 }
 
-// change sets the values that the command line gives. Files get their whole path, because a profile
-// is used in other directories.
+// change sets the values that the command line gives. It makes the paths of files absolute, because
+// commands in other directories use the profile too.
 func (p *profile) change(flags *pflag.FlagSet, values map[string]string) (err error) {
 	if flags.Changed("server") && flags.Changed("store") {
 		return fault.New(fault.Invalid, "--store and --server exclude each other: a server has its own store")

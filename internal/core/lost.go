@@ -11,15 +11,16 @@ import (
 // A worker need not run in the process of the owner: it may be a remote worker, or a worker of
 // another node. A call that kills such a worker would kill every worker that gets it, one after the
 // other. The owner survives, so it can count: each call has the number of workers that have
-// disappeared while they had it (model.Message.Lost). The third of them is the last one: the call
-// is set aside, as after deaths of owners (see Suspect). The number is a part of the row of a
+// disappeared while they had it (model.Message.Lost). When the third worker has disappeared, the
+// call is set aside, as after deaths of owners (see Suspect). The number is a part of the row of a
 // stored call, so the next owner knows it. A call that is only in memory ends with its owner, and
 // so does its number.
 //
 // A worker has all calls of a hand-over until it reports, so the owner does not know which of them
 // was running. After the first loss, a worker gets each of these calls without others of the same
-// entity. Most of them end then. After the second loss, a worker gets such a call only when no
-// other suspect of the lane runs. So an innocent call next to a guilty one is not set aside.
+// entity. Most of these calls then end normally. After the second loss, a worker gets such a call
+// only when no other suspect of the lane runs. So an innocent call next to a guilty one is not set
+// aside.
 
 // isolate makes sure that a worker gets the call without other calls, if a worker has disappeared
 // with it before.

@@ -27,7 +27,7 @@ func (s *section) askedEntities() []model.Address {
 	return s.locks[:min(len(s.epochs)+1, len(s.locks))]
 }
 
-// call is a message of a step that waits for its answer.
+// call is a message that a step has sent. The step waits for the answer.
 type call struct {
 	id      string
 	target  model.Address
@@ -44,7 +44,8 @@ func findSection(sections []section, id string) *section {
 	return nil
 }
 
-// noteSection folds an event into its section, if it has one.
+// noteSection applies an event to the sections of the run: it opens the section of the event,
+// changes it, or drops it.
 func (x *Execution) noteSection(e *model.Event) {
 	switch e.Kind {
 	case model.EventLockAsked:
@@ -159,9 +160,10 @@ func (x *Execution) lockRefused(d *Decision, m *model.Message, now model.Time) {
 	}
 }
 
-// rules checks the commands of a turn against the rules of locks before any command is applied. It
-// follows how each command changes the sections of the run. The core decides what code may do with
-// locks. It does not trust the worker's report.
+// rules checks the commands of a turn before any of them is applied: which addresses the code may
+// reach, what it may start and send, and what it may do with locks. It follows how each command
+// changes the sections of the run. The core makes these checks because it does not trust the
+// worker's report.
 type rules struct {
 	x        *Execution
 	own      bool // sections and calls are copies

@@ -103,8 +103,8 @@ func (w *Written) add(c *TaskChange, it *model.TaskItem, now model.Time) error {
 }
 
 // time returns the time of an item: the time that its worker gives, but never before the last item
-// and never in the future. So if a reader asks for the items after the time of the last item that
-// it has seen, it misses none.
+// and never in the future. The store orders log lines by time, and lines of the same time by
+// commit. So a line never comes before a line that a reader has already seen.
 func (w *Written) time(at, now model.Time) model.Time {
 	if at == 0 || at > now {
 		at = now

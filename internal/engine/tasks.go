@@ -28,9 +28,9 @@ func (w *taskWorkers) own() []*TaskSession {
 }
 
 // call passes calls of a lane to the workers. It combines the claims for the same worker into one
-// call, at the place of the first claim. This changes nothing, because no call in front of a claim
-// is about that claim. It returns the claims of workers that left while the claims were being
-// committed.
+// call, at the place of the first claim. So a claim may overtake other calls. This is safe, because
+// none of these calls is about that claim. It returns the claims of workers that left while the
+// claims were being committed.
 func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 	var s *TaskSession
 	for i := range calls {
@@ -98,7 +98,7 @@ type TaskSession struct {
 	// lingering has the lost claims whose code may still run. The value is what the claim holds
 	// permits for, or nil if it holds none on this node; see lingering.go.
 	lingering map[model.ClaimRef]*queue.Item
-	// idle is closed when both maps are empty. It is nil while no caller waits for that.
+	// idle is closed when held and reported are empty. It is nil while no caller waits for that.
 	idle    chan struct{}
 	leaving bool // takes no further claims
 	over    bool
@@ -454,7 +454,7 @@ func (s *TaskSession) settleReport(ref model.ClaimRef, err error) {
 	s.mu.Unlock()
 
 	if w, ok := s.worker.(*lending.LockedWorker); ok && again {
-		w.Redirect(ref) // the worker continues on its own node with the claim
+		w.Redirect(ref) // the worker's own node sends the report to the next owner
 		return
 	}
 
@@ -658,15 +658,15 @@ func (s *TaskSession) quiet(ctx context.Context) error {
 		select {
 		case <-idle:
 		case <-ctx.Done():
-			return fault.New(fault.Timeout, "worker %s still executes tasks: %w", s.offer.Name, context.Cause(ctx))
+			return fault.New(fault.Timeout, "worker %s still executes tasks, or waits for answers to its reports: %w", s.offer.Name, context.Cause(ctx))
 		}
 	}
 }
 
 // giveBack returns the claims that the worker still holds, so that other workers may start their
-// tasks immediately. It waits only for the commit time-out. But the session stays until all reports
-// are settled. No other party would deliver them, and an owner on another node waits for them as
-// long as this node lives.
+// tasks immediately. It waits at most for the commit time-out. But the session stays until all
+// reports are settled. No other party would deliver them, and an owner on another node waits for
+// them as long as this node lives.
 func (s *TaskSession) giveBack(ctx context.Context) {
 	s.mu.Lock()
 	s.leaving = true

@@ -15,9 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// longTogether is how long a worker runs calls for one commit. Quick calls share a commit. After a
-// slow call, the worker reports and starts no further call, so that earlier callers do not wait for
-// later calls, and a crash during a later call does not lose their results.
+// longTogether is how long a worker runs calls for one commit. When the calls of a hand-over have
+// taken this long, the worker starts no further call and reports. So quick calls share a commit.
+// After a slow call the engine stores the results so far: their callers do not wait for further
+// calls, and a crash during a further call does not lose them.
 const longTogether = 20 * time.Millisecond
 
 // handover is a set of Operations while the worker runs their calls.
@@ -26,7 +27,7 @@ type handover struct {
 	code Type
 	name string          // the name of the entity or service, for errors
 	ctx  context.Context //nolint:containedctx // it is the unit of work
-	stop func() bool     // reports whether to start no further call
+	stop func() bool     // reports that the worker must start no further call
 	time limits
 
 	streams *streams
@@ -51,8 +52,8 @@ func (h *handover) run() {
 	}
 
 	if f := h.open(); f != nil {
-		// Report no results if the worker closes, because another worker may be able to read the
-		// state.
+		// If the worker is closing, report no results. The closing may have caused the failure, and
+		// another worker may be able to read the state.
 		if h.ctx.Err() == nil {
 			h.results = allUnmade(h.o, f)
 		}
@@ -61,8 +62,9 @@ func (h *handover) run() {
 
 	began := time.Now()
 	for i := range h.o.Calls {
-		// One commit has at most about MaxMessages messages, and the calls that run within about
-		// longTogether. The engine hands the other calls over again.
+		// Start no further call when the calls so far have sent MaxMessages messages or have taken
+		// longTogether, so that the commit stays small. The engine hands the other calls over
+		// again.
 		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.hasExceeded() || time.Since(began) >= longTogether) {
 			return
 		}

@@ -18,7 +18,7 @@ import (
 const (
 	// maxCommands is how many commands a submission may have.
 	maxCommands = 10_000
-	// maxText is the longest name of a kind, a queue or a promise, in bytes.
+	// maxText is the longest name of a kind, a queue, a child or a promise, in bytes.
 	maxText = 200
 	// maxKey is the longest key of a state, and the longest name of an operation, a timer or a
 	// worker, in bytes.
@@ -397,7 +397,8 @@ func (t *translation) startTimer(c *pb.StartTimerCommand) error {
 	t.fresh[stepTimer+id] = true
 	t.note(noteTimer, newObject().text("id", id).number("durationMs", max(ms, 0)).end(), 0)
 
-	// The due time is counted from the commit. A timer that is due immediately still needs a delay.
+	// The delay starts when the lane applies the turn. A timer that is due immediately still needs
+	// a delay, because a command without a delay must have a due time.
 	t.add(model.Command{Kind: model.CommandStartTimer, Delay: max(time.Duration(ms)*time.Millisecond, time.Microsecond), Event: model.Event{ID: stepTimer + id}})
 	return nil
 }

@@ -88,8 +88,9 @@ type TaskWorker interface {
 	// Stop tells the worker to stop a claim, and why.
 	Stop(claim ClaimRef, why StopReason)
 	// Settle tells the worker that the engine has stored a report, or why it ignores the report.
-	// The error is of kind NotOwned when another worker has the claim. If the worker reports twice,
-	// the engine calls Settle twice, and the report takes effect once.
+	// The error is of kind NotOwned when the worker no longer has the claim, for example because
+	// another worker has it or because the run has ended. If the worker reports twice, the engine
+	// calls Settle twice, and the report takes effect once.
 	Settle(claim ClaimRef, err error)
 }
 
@@ -110,9 +111,10 @@ const (
 // remoteMark separates the name that a remote worker gives itself from its identity.
 const remoteMark = "~"
 
-// RemoteWorkerName returns the name of a worker that is connected to a server, as histories have
-// it. The worker draws the id at random and keeps it as long as its process lives. The next owner
-// of a claim recognizes the worker by the id. Workers of two tenants never have the same name.
+// RemoteWorkerName returns the name of a worker that is connected to a server. Histories have this
+// name, followed by the node. The worker draws the id at random and keeps it as long as its process
+// lives. The next owner of a claim recognizes the worker by the id. Workers of two tenants never
+// have the same name.
 func RemoteWorkerName(name, tenant, id string) string {
 	sum := sha256.Sum256([]byte(tenant + "\x00" + id))
 	return strings.ReplaceAll(name, "@", "-") + remoteMark + hex.EncodeToString(sum[:8])

@@ -28,8 +28,9 @@ func cookieName(r *http.Request) string {
 	return plainCookie
 }
 
-// sessionOf returns the secret of the session of a request, or an empty text. It ignores the
-// cookies of a request that has two of that name, because another page may have set one of them.
+// sessionOf returns the secret of the session of a request. It returns an empty text if the request
+// has no cookie of a session, or presents a key or a token. It also ignores the cookies of a
+// request that has two of that name, because another page may have set one of them.
 func sessionOf(r *http.Request) string {
 	all := r.CookiesNamed(cookieName(r))
 	if len(all) != 1 || r.Header.Get("Authorization") != "" {
@@ -90,7 +91,8 @@ type sessionOutput struct {
 	Body      guarded
 }
 
-// cookie returns the cookie of a session. If secret is empty, the cookie ends the session.
+// cookie returns the cookie of a session. If secret is empty, the cookie makes the browser remove
+// its cookie.
 func cookie(r *http.Request, secret string, expires time.Time) http.Cookie {
 	c := http.Cookie{Name: cookieName(r), Value: secret, Path: "/", Expires: expires, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
 	if secret == "" {

@@ -28,9 +28,9 @@ func (s *Service) explainLate(ctx context.Context, a model.Address, err error) e
 }
 
 // lateMany is like explainLate, for many addresses. All explanations together take at most as long
-// as a single explanation may take. lateMany explains only one address of each shard. The other
-// addresses of the shard get the same explanation: an execution that does not exist yet waits for
-// the owner of its shard.
+// as a single explanation may take. lateMany explains only one address of each shard, and the other
+// addresses of the shard get the same explanation. It is for requests that start executions: an
+// execution that does not exist yet can only wait for the owner of its shard.
 func (s *Service) lateMany(ctx context.Context) func(a model.Address, err error) error {
 	var end time.Time
 	found := map[model.ShardID]lateReason{}

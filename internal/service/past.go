@@ -20,7 +20,7 @@ import (
 
 const (
 	maxRead    = 64 << 20 // bytes of a history that the service reads for a past
-	resetTries = 10       // how often takeOver reads the history again if the run continues
+	resetTries = 10       // how often takeOver reads the history at most
 	deletePage = 500      // runs per commit
 )
 
@@ -31,7 +31,7 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	v := s.check("fork")
 	v.Address(to)
 	v.NoBatch(to)
-	v.Workflow(r.Source.Address, "a past to begin with: submit it again")
+	v.Workflow(r.Source.Address, "steps to fork from: submit it again")
 	v.past(&r)
 	if err := v.Err(); err != nil {
 		return api.PastReply{}, err
@@ -64,7 +64,7 @@ func (s *Service) Retry(ctx context.Context, r api.PastRequest) (api.PastReply, 
 // Reset replaces a run by a new run, which starts from an earlier place in the history.
 func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
 	v := s.check("reset")
-	v.Workflow(r.Source.Address, "a place to begin from: requeue it, or submit it again")
+	v.Workflow(r.Source.Address, "steps to reset to: requeue it, or submit it again")
 	if err := v.Err(); err != nil {
 		return api.PastReply{}, err
 	}
@@ -213,8 +213,8 @@ func digestOfPast(op string, r *api.PastRequest) []byte {
 }
 
 // digestOf returns a digest of what a client asks for. Some requests become a message that depends
-// on stored data, so the repetition of a request may become another message. The owner recognizes
-// the repetition by its digest.
+// on stored data, so the repetition of a request may become another message. If the owner has seen
+// the request id before, it compares the digests to find out whether the request is the same.
 func digestOf(parts ...string) []byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -258,8 +258,7 @@ func (s *Service) readRun(ctx context.Context, op string, row *store.Execution) 
 	return s.readEvents(ctx, op, row, math.MaxInt64)
 }
 
-// readEvents is like readRun, but the caller knows the position last of an event of the run.
-// readEvents may stop after that event.
+// readEvents is like readRun, but need not read the events after the position last.
 func (s *Service) readEvents(ctx context.Context, op string, row *store.Execution, last int64) (*model.History, error) {
 	h := &model.History{Start: row.Start, Events: slices.Clip(row.Start.Carried), Outcome: row.Outcome}
 	size := 0
@@ -306,9 +305,9 @@ func (v validator) past(r *api.PastRequest) {
 	}
 }
 
-// Delete removes a closed execution. It deletes the oldest runs first and the current run last, so
-// that a repeated call after a failure finds the rest. With r.Force it removes an execution in any
-// state, or an entity; see remove.
+// Delete removes a closed execution, or only one closed run of it if the target names a run. It
+// deletes the oldest runs first and the current run last, so that a repeated call after a failure
+// finds the rest. With r.Force it removes an execution in any state, or an entity; see remove.
 func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteReply, error) {
 	v := s.check("delete")
 	v.RequestID(r.RequestID)

@@ -62,7 +62,7 @@ func (t *trial) look(ctx context.Context) error {
 		for i := range page.Executions {
 			row := &page.Executions[i]
 			if row.Parked && row.Start.Task == nil {
-				continue // a run with open tasks is not parked
+				continue // a parked run has no open tasks, unless it is paused
 			}
 			if n++; n > api.MaxTrialRuns {
 				t.partial = true

@@ -260,8 +260,9 @@ type Status struct {
 	// At is the time of the status: the given time, or the latest time that the breaker has seen if
 	// that is later.
 	At model.Time
-	// Since is when the state began. Until is when calls or probes may pass; zero if they may pass
-	// now. Why says what holds them back.
+	// Since is when the state began. Until is when the breaker lets calls or probes through, if it
+	// is open or held; otherwise it is zero. A half-open breaker has no Until, even if all its
+	// probes are in flight. Why says what opened the breaker, or what holds it.
 	Since, Until model.Time
 	Why          string
 	Held         bool // a pause or a Retry-After holds the breaker

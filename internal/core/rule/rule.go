@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Scope is what the tasks that a rule selects share.
+// Scope says which of the tasks that a rule selects share a resource.
 type Scope string
 
 // Scopes.
@@ -42,7 +42,7 @@ func ScopeOf(word string) Scope {
 	return Scope(word)
 }
 
-// MaxName bounds names of rules, and patterns.
+// MaxName is the longest name of a rule, and the longest pattern, in bytes.
 const MaxName = 128
 
 // Limit is a rule: which tasks share a resource, and what the resource allows.
@@ -86,7 +86,7 @@ func parsePattern(what, text string) (pattern, error) {
 		return pattern{open: true}, nil
 	}
 	if len(text) > MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return pattern{}, fault.New(fault.Invalid, "%s %q has more than %d bytes, control characters or invalid UTF-8", what, text, MaxName)
+		return pattern{}, fault.New(fault.Invalid, "%s %q must be valid UTF-8 without control characters, at most %d bytes", what, text, MaxName)
 	}
 	begin, open := strings.CutSuffix(text, "*")
 	if strings.Contains(begin, "*") {
@@ -126,7 +126,8 @@ type Resource struct {
 	Key              string
 }
 
-// String returns name or name/key, with the tenant in front if the rule is for several tenants.
+// String returns name or name/key. The tenant comes in front if the rule is for several tenants and
+// each of them has a resource of its own.
 func (r Resource) String() string {
 	s := r.Name
 	if r.Key != "" {

@@ -48,8 +48,8 @@ func (f *Flow) save(rows []gate.Row) {
 // WriteSoon schedules the write of due pages and shared breakers. It never waits.
 func (f *Flow) WriteSoon() { f.ask(nil) }
 
-// ask schedules the write of pages and shared breakers, with new messages or because a page is due.
-// It never waits.
+// ask adds messages to shared breakers. It schedules the write of these breakers and of the pages
+// that are due. It never waits.
 func (f *Flow) ask(asks []gate.Ask) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +99,7 @@ func (f *Flow) saveAll(ctx context.Context) {
 		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
 		f.saves.Fail(err, "again_in", pause)
 		f.mu.Lock()
-		f.again, f.look = true, true // the write may have landed
+		f.again, f.look = true, true // the write may have taken effect
 		f.mu.Unlock()
 
 		if !f.node.Pause(ctx, pause) {
@@ -157,7 +157,7 @@ func compareBreakers(a, b rule.BreakerID) int {
 }
 
 // put writes a setting that nodes maintain. If another node has changed the setting, put reads and
-// applies that change instead, and returns landed = false. The caller must hold the turn.
+// applies that change instead, and landed is false. The caller must hold the turn (see enter).
 func (f *Flow) put(ctx context.Context, s store.Setting) (landed bool, err error) {
 	f.mu.Lock()
 	version := f.all[s.SettingKey].Version
@@ -183,6 +183,6 @@ func (f *Flow) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
 	if err := f.flush(ctx); err != nil {
-		f.log.Warn("the state of circuit breakers cannot be stored; the last change is lost", "error", err)
+		f.log.Warn("the last changes of breakers and limits cannot be stored before the node stops, and may be lost", "error", err)
 	}
 }

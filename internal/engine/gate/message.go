@@ -47,10 +47,10 @@ func (g *Gate) CompareWants(now model.Time, id rule.Resource, w Wants) {
 	g.exchange(now, r)
 }
 
-// Own makes this node the owner of the given limits. For a limit that is not in owners, but which
-// this node uses and now owns (see New), fresh makes a new owner. The gate already has all replies
-// of the previous owners. told are messages of this node that the previous owners have not received
-// yet.
+// Own makes this node the owner of the limits in owners. The node may also use a limit that it now
+// owns (see New) and that is not in owners: for this limit, Own makes an owner with fresh. The
+// caller has already passed all replies of the previous owners to Receive. The parameter told has
+// the messages of this node that the previous owners have not received.
 func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told []Message, fresh func(limit.Numbers) *limit.Owner) {
 	for id, o := range owners {
 		g.resource(now, id, o.Numbers()).owner = o

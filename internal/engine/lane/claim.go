@@ -86,8 +86,8 @@ func (l *Lane) recordTask(now model.Time, e *entry, in input, d *taskDecision) {
 	l.maybeDrop(e)
 }
 
-// Report tells the lane how a claim ended. The lane tells the worker when the end of the claim is
-// durable.
+// Report tells the lane how a claim ended. As soon as the end of the claim is durable, the lane
+// tells the worker so.
 func (l *Lane) Report(now model.Time, id queue.WorkerID, r *model.TaskReport) {
 	e := l.taskEntry(&r.Ref.TaskRef)
 	if e == nil {
@@ -119,9 +119,10 @@ func (in *reportInput) ready(l *Lane, e *entry) bool {
 	return true
 }
 
-// applyPoisoned keeps the report until the quarantine is over, because no other party could repeat
-// it. The permits of the claim become free immediately, because its worker is done, and tasks of
-// other runs must not wait for the end of the quarantine.
+// applyPoisoned keeps the report until the quarantine is over. If there is no room for the report,
+// or if the shard is about to move, the worker's session has to deliver the report again. The
+// permits of the claim become free immediately, because its worker is done, and tasks of other runs
+// must not wait for the end of the quarantine.
 func (in *reportInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	if l.cfg.Board != nil {
 		l.cfg.Board.Release(now, in.worker, in.report)
@@ -196,10 +197,10 @@ func (l *Lane) Expire(now model.Time, ref model.ClaimRef, held bool, what string
 	}
 }
 
-// ready lets a time-out of an attempt wait until the claim of the attempt is durable, because no
-// worker begins before that. Otherwise the attempt would time out in memory, and the board would
-// propose the task again. During an outage of the store, the task would use up all its attempts
-// although no worker ever had it.
+// ready delays a time-out of an attempt until the claim of the attempt is durable. No worker starts
+// the attempt before that. Without the delay, attempts would time out in memory while the store is
+// away, and the board would propose the task again each time. So the task would use up all its
+// attempts although no worker ever had it.
 func (in *expiryInput) ready(l *Lane, e *entry) bool {
 	early := e.dirty() && (in.what == model.TimeoutSilence || in.what == model.TimeoutToClose)
 	return !early && l.ensureKnown(e)
@@ -231,7 +232,8 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 		return d
 	}
 
-	// The worker belongs to another live node, so it is not gone. Its report comes as a message.
+	// The worker belongs to another live node, or it is a remote worker that may come back. So its
+	// claim is not lost yet. A report from another node comes as a message.
 	if in.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
 		// the worker never got the claim
 		if task.Claim == in.claim && l.cfg.Board.IsDropped(task.Worker, ref) {
@@ -265,7 +267,8 @@ func (l *Lane) isHere(e *entry, t *core.Task, ref model.ClaimRef) bool {
 }
 
 // outcomeOfExpiry returns what a passed deadline says about the outside system that the task calls.
-// If the worker was there all the time, the system took too long.
+// If the attempt took too long, the system counts as failed. If the worker was silent or lost,
+// nothing is known about the system.
 func outcomeOfExpiry(what string) queue.Outcome {
 	if what == model.TimeoutToClose || what == model.TimeoutTotal {
 		return queue.Failed
@@ -298,9 +301,9 @@ func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID, by 
 	l.attach(now, ref, attachInput{worker: id, by: by, has: true})
 }
 
-// HandOverAgain tells the lane that a worker has just joined and does not know a claim which,
-// according to the history, is with this worker. The last owner died before the worker got the
-// claim.
+// HandOverAgain tells the lane that a worker has just joined and does not know a claim that the
+// history gives to it. The last owner died before it handed the claim over, so the lane does that
+// now.
 func (l *Lane) HandOverAgain(now model.Time, ref model.ClaimRef, id queue.WorkerID, by string) {
 	l.attach(now, ref, attachInput{worker: id, by: by})
 }
@@ -335,8 +338,8 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 }
 
 // Detach tells the lane that the worker of a claim has left, still executes the claim, and may come
-// back. The lane does not wait for the claim to end. If the worker does not come back in time, the
-// claim is lost.
+// back. If the shard moves, the lane does not wait for this claim to end. If the worker does not
+// come back in time, the claim is lost.
 func (l *Lane) Detach(now model.Time, ref model.ClaimRef) {
 	e := l.entries[ref.Address]
 	if l.dead != nil || e == nil || e.shard.freeing {
@@ -364,9 +367,9 @@ func (l *Lane) stopUnknown(e *entry, in *attachInput) {
 	l.record(e, in, &core.Decision{})
 }
 
-// Progress passes a value to the lane which says how far the worker of a claim is. The lane stores
-// the last such value of each task next to the history, and the next attempt begins with this
-// value. The parameter by is as in Attach.
+// Progress tells the lane how far the worker of a claim is. The lane stores the last progress of
+// each task next to the history, and the next attempt starts with it. The parameter by is as in
+// Attach.
 func (l *Lane) Progress(now model.Time, ref model.ClaimRef, by string, p model.Payload) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
 		l.take(now, e, &progressInput{newTaskInput(e, &ref.TaskRef), ref.Claim, by, p})

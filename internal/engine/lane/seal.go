@@ -46,7 +46,7 @@ func (l *Lane) reuse(b *building) {
 	l.spare = b
 }
 
-// touch notes that the entry has something in the batch.
+// touch notes that the entry has something in the batch, if that is the open batch.
 func (l *Lane) touch(b *building, e *entry) {
 	if b == l.open && !e.pending.open {
 		e.pending.open = true
@@ -54,7 +54,9 @@ func (l *Lane) touch(b *building, e *entry) {
 	}
 }
 
-// seal sends the open batch, if there is something to commit and no batch is in flight.
+// seal sends the open batch, if there is something to commit. It does nothing while another batch
+// is in flight, while the lane recovers from a failed commit, or while the open batch waits for
+// further inputs (see waitsForCalls).
 func (l *Lane) seal(now model.Time) {
 	if l.flight != nil || l.recovery.busy() || l.waitsForCalls(now) {
 		return
@@ -141,10 +143,10 @@ func (l *Lane) batchOf(e *entry) *building {
 	return nil
 }
 
-// forgetAcknowledged adds removals to the batch that the lane seals: it removes the remembered
-// answers whose callers have received them. If the store refuses the batch, the lane does not try
-// these removals again, so that they cannot make a second batch fail. The answers stay until the
-// sweep removes them.
+// forgetAcknowledged makes the batch also remove remembered answers: those whose callers have
+// received them. If the store refuses the batch, the lane does not try these removals again, so
+// that they cannot make a second batch fail. In that case the answers stay until the sweep removes
+// them.
 func (l *Lane) forgetAcknowledged(b *building) {
 	a := &l.acked
 	if len(a.keys) == 0 || l.recovery.careful() || b.empty() && !a.tidy {
@@ -163,8 +165,9 @@ func (l *Lane) batchFull() bool {
 	return l.open.rows() >= l.cfg.MaxBatchRows || l.open.bytes >= l.budget.batch
 }
 
-// Full reports whether the lane has no room. While the lane is full, the caller hands in only
-// results of commits and reads.
+// Full reports whether the lane has no room. While the lane is full, the caller hands in no
+// requests, turns or reports, because they need room. It still hands in results, for example of
+// commits and reads.
 func (l *Lane) Full() bool {
 	return l.budget.used >= l.cfg.MaxBytes || l.batchFull() || l.recovery.careful()
 }

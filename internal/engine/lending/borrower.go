@@ -132,8 +132,8 @@ func (b *Borrower) Run(ctx context.Context) {
 	}
 }
 
-// round sends the knocks that are due. It reports whether the next round is due after a while even
-// if nothing happens.
+// round sends the knocks that are due. It reports whether Run must make another round after
+// loan.Standard.PendAgain even if no caller wakes the borrower before.
 func (b *Borrower) round() (again bool) {
 	b.mu.Lock()
 	calls, again := b.debtor.Round(time.Now())
@@ -170,8 +170,7 @@ func (b *Borrower) close() {
 	b.debtor.Close()
 }
 
-// AskAbout reports a claim that a worker of another live node may have. The borrower asks that
-// node.
+// AskAbout makes the borrower ask another live node whether one of its workers has a claim.
 func (b *Borrower) AskAbout(node model.NodeID, ref model.ClaimRef) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

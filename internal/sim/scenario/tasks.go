@@ -21,12 +21,13 @@ func SplitWorker(name string) (worker, works, makes string) {
 }
 
 // Users submit tasks, and workflows schedule tasks. Hands (hand.go of package cluster) execute the
-// tasks. The rules (E8–E11, E16–E27, E30–E32, E37, E43) are: every task ends once. One worker holds
-// a task at a time, and the number of attempts never exceeds the policy of the task. Only the
-// report of the holder takes effect, and this report takes effect once. A worker gets a task only
-// after the claim is durable, and only if the worker offers the task. Only a time-out takes a task
-// from the worker that executes it. A task becomes a dead task if and only if it fails permanently.
-// In the end no slot is in use.
+// tasks. The oracle checks these rules (parts of E8–E11, E16–E27, E30–E32, E37 and E43). Every task
+// ends once. One worker holds a task at a time, and the number of attempts never exceeds the policy
+// of the task. Only the report of the holder takes effect, and this report takes effect once. A
+// worker gets a task only after the claim is durable, and only if the worker offers the task. A
+// live worker keeps the task that it executes until a time-out, unless the run no longer needs the
+// task. A task becomes a dead task if and only if it fails permanently. In the end no slot is in
+// use.
 
 // Names that tasks have.
 var (

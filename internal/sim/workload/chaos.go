@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// scheduleChaos decides which faults happen, and when. Failing calls of the store are not among
-// these faults.
+// scheduleChaos decides which faults happen, and when. It does not decide which single calls of the
+// store fail: the disk and the nodes draw that at each call.
 func (s *Workload) scheduleChaos() {
 	at := func(n int, do func()) {
 		for range n {
@@ -147,7 +147,7 @@ func (s *Workload) sweep() {
 	}
 }
 
-// heal ends all faults.
+// heal ends all faults except lasting poison and the late upgrade, which neighboursEnd ends.
 func (s *Workload) heal() {
 	s.Healed = true
 	if s.Tracing {
@@ -171,7 +171,7 @@ func (s *Workload) heal() {
 }
 
 // tend runs again and again after the faults have ended. It restarts missing processes and workers,
-// and sends open runs the signals and promises that they wait for.
+// resumes paused runs and queues, and sends open runs the signals and promises that they wait for.
 func (s *Workload) tend() {
 	if s.Leaving {
 		return

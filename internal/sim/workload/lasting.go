@@ -43,8 +43,9 @@ func (s *Workload) executed() (list []model.Address) {
 	return list
 }
 
-// neighboursEnd waits until everything has ended, except executions that wait for a refused
-// address. After that it ends the refusals.
+// neighboursEnd waits until everything has ended, except executions that wait for a refused address
+// or for the late upgrade. After that the store accepts all rows again, and all processes are
+// upgraded.
 func (s *Workload) neighboursEnd() {
 	if len(s.Disk.Lasting) == 0 && !s.Plan.LateUpgrade {
 		return
@@ -129,8 +130,8 @@ func (s *Workload) others() string {
 	return s.heldByOthers(waits)
 }
 
-// heldByOthers returns something that a worker still holds for an address that does not wait for a
-// refused address.
+// heldByOthers describes something that a worker still holds although its address does not wait for
+// a refused address, or says that a node is away. It returns an empty string if there is nothing.
 func (s *Workload) heldByOthers(waits map[model.Address]bool) string {
 	for _, p := range s.Procs {
 		if p == nil || p.Inc == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// viewColumns is the cluster as one row: arrays of members, ordered by id, and of owners, ordered
-// by shard.
+// viewColumns selects the cluster as one row: arrays of members, ordered by id, and arrays of
+// owners, ordered by shard.
 const viewColumns = `
 select {now}, (select last from {schema}.settings_counter where id = 1), m.*, o.* from (
   select array_agg(node order by node), array_agg(epoch order by node), array_agg(expires order by node), array_agg(draining order by node),

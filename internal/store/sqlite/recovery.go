@@ -234,11 +234,12 @@ func loadRest(c *conn, x *store.Execution, limit, maxBytes int) (r store.Run, si
 
 // LoadTimers returns timers in the order in which they are due.
 //
-// Each shard has its own order, so LoadTimers reads a portion of each shard at a time. If a shard
-// may have more timers, LoadTimers does not know the timers of that shard after the last one that
-// it has read. So it returns only timers up to the earliest such last timer of all shards. The next
-// round continues there with larger portions. So LoadTimers reads few timers that it does not
-// return, even if all timers are due at the same moment.
+// The index orders the timers of each shard separately. So LoadTimers works in rounds, and each
+// round reads a portion of every shard. A full portion means that its shard may have more timers
+// after the last one of the portion. The earliest of these last timers is the bound of the round:
+// up to the bound, LoadTimers knows all timers of all shards. It keeps the timers up to the bound
+// and drops the others. The next round starts at the bound and reads larger portions. Because the
+// portions start small, LoadTimers drops few timers, even if all timers are due at the same moment.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) (out []store.Timer, err error) {
 	const op = "load timers"
 	all := distinct(shards)
@@ -280,9 +281,9 @@ type timerWalk struct {
 	mark  store.TimerMark
 }
 
-// read reads at most portion timers of each shard after the mark. It keeps the timers up to the
-// last point at which it knows the timers of all shards, and moves the mark to that point. It
-// reports whether there may be more timers.
+// read makes one round: it reads at most portion timers of each shard after the mark. It keeps the
+// timers up to the bound of the round (see LoadTimers), and moves the mark to the bound. It reports
+// whether there may be more timers.
 func (w *timerWalk) read(portion int) (more bool, err error) {
 	begin := len(w.found)
 	var bound *store.Timer
@@ -304,8 +305,8 @@ func (w *timerWalk) read(portion int) (more bool, err error) {
 			return false, err
 		}
 
-		// This shard may have more timers after the last one that was read. So timers of other
-		// shards after that point may not be the next timers.
+		// This shard may have more timers after the last one of its portion. They may be due before
+		// the later timers of other shards.
 		if len(w.found)-from == portion {
 			if last := w.found[len(w.found)-1]; bound == nil || compareTimers(last, *bound) < 0 {
 				bound = &last
@@ -313,7 +314,7 @@ func (w *timerWalk) read(portion int) (more bool, err error) {
 		}
 	}
 
-	// Drop the timers after the earliest such point. The next round reads them again.
+	// Drop the timers after the bound. The next round reads them again.
 	page := w.found[begin:]
 	if bound != nil {
 		page = slices.DeleteFunc(page, func(t store.Timer) bool { return compareTimers(t, *bound) > 0 })

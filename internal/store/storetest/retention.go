@@ -12,14 +12,14 @@ var retentionTests = []test{
 	{name: "closed runs expire by age, in pages", run: testExpiredPages},
 	{name: "open runs are passed over", run: testExpiredOpen},
 	{name: "a walk ends at the age of ids", run: testExpiredIDs},
-	{name: "a walk goes on behind what is gone", run: testExpiredWalk},
+	{name: "a walk continues although the runs of its last page are deleted", run: testExpiredWalk},
 	{name: "a walk finds older runs in a later shard", run: testExpiredShards},
-	{name: "a run has its own time", run: testExpiredOwn},
-	{name: "runs with a time of their own come in pages", run: testExpiredOwnPages},
-	{name: "an imported run counts from its beginning", run: testExpiredImported},
-	{name: "what is deleted does not expire again", run: testExpiredDeleted},
-	{name: "a refused batch leaves what expires", run: testExpiredRefused},
-	{name: "dead letters go when they are old", run: testSweepDeadLetters},
+	{name: "a run can have its own removal time", run: testExpiredOwn},
+	{name: "runs with their own removal time come in pages", run: testExpiredOwnPages},
+	{name: "an imported run is as old as its import", run: testExpiredImported},
+	{name: "a deleted run does not expire again", run: testExpiredDeleted},
+	{name: "a refused batch does not change which runs expire", run: testExpiredRefused},
+	{name: "a sweep removes old dead letters", run: testSweepDeadLetters},
 }
 
 const day = model.Time(86_400_000_000)
@@ -40,7 +40,7 @@ func (x *suite) walk(closed model.Time, limit int, shards ...model.ShardID) (out
 	for pages := 0; ; pages++ {
 		p := try(x.Store.LoadExpired(x.Context(), r)).or(x)
 		if p.Walked > limit || len(p.Runs) > p.Walked || p.Walked < limit && p.Next != (store.RunKey{}) {
-			x.Fatalf("page %d of at most %d: %d of %d runs, up to %v", pages, limit, len(p.Runs), p.Walked, p.Next)
+			x.Fatalf("page %d, limit %d: got %d expired runs, %d runs walked, and the next page starts after %v", pages, limit, len(p.Runs), p.Walked, p.Next)
 		}
 		out, walked = append(out, p.Runs...), walked+p.Walked
 		if r.After = p.Next; r.After == (store.RunKey{}) {
@@ -55,7 +55,7 @@ func (x *suite) walk(closed model.Time, limit int, shards ...model.ShardID) (out
 	return out, walked
 }
 
-// closedAt writes a run that was closed at a time.
+// closedAt writes a run that was closed at the time at. leaves is its own removal time, or 0.
 func (x *suite) closedAt(l *Lane, s Subject, at, leaves model.Time) {
 	x.Helper()
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{s.StartRow()} })
@@ -139,7 +139,7 @@ func testExpiredOpen(x *suite) {
 	}
 
 	if got, walked := x.walk(model.MaxTime, limit, 0, 1); len(got) != 0 || walked != open {
-		x.Errorf("of %d open runs, %d were looked at and expire: %v", open, walked, got)
+		x.Errorf("there are %d open runs; the walk looked at %d runs, and says that these expire: %v", open, walked, got)
 	}
 	old := x.SubjectIn(1)
 	next := x.SubjectOf(old.Start.Address)
@@ -274,7 +274,7 @@ func testExpiredOwn(x *suite) {
 	x.closedAt(l, long, Noon+5000, Noon+9000)
 	x.closedAt(l, short, Noon+5000, Noon+6000)
 	if e := x.loadRun(short); e.Outcome.Leaves != Noon+6000 {
-		x.Errorf("its own time is %v", e.Outcome.Leaves)
+		x.Errorf("the stored removal time is %v", e.Outcome.Leaves)
 	}
 
 	for _, c := range []struct {
@@ -330,12 +330,12 @@ func testExpiredImported(x *suite) {
 	s.Start.At = Noon + day
 	x.closedAt(l, s, 1, 0) // closed long before it was imported
 	if got := x.expiredRuns(s.Start.At, 0, 10, 1); len(got.Runs) != 0 || got.Walked != 1 {
-		x.Errorf("it expires before its time: %v", got)
+		x.Errorf("the imported run expires too early, or the walk missed it: %v", got)
 	}
 	x.Want("it", headsOf(s), x.expiredRuns(s.Start.At+1, 0, 10, 1).Runs)
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{s.RunKey} })
 	if got := x.expiredRuns(model.MaxTime, 0, 10, 1); len(got.Runs) != 0 {
-		x.Errorf("it was deleted and expires: %v", got)
+		x.Errorf("the run was deleted and expires again: %v", got)
 	}
 }
 
@@ -375,7 +375,7 @@ func testExpiredRefused(x *suite) {
 	end := open.Close(model.Completed)
 	end.Outcome.Leaves = Noon + 2
 	b.Deletes, b.Closes = []store.RunKey{closed.RunKey, own.RunKey}, []store.CloseRow{end}
-	b.Events = []store.EventRow{closed.Event(1)} // the position is taken: refuses the batch
+	b.Events = []store.EventRow{closed.Event(1)} // taken, so the store refuses the batch
 	l.Refuse(b, store.Refused)
 	x.Want("what expires", headsOf(own, closed), x.expiredRuns(model.MaxTime, model.MaxTime, 10, 1).Runs)
 }
