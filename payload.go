@@ -100,7 +100,7 @@ func readJSON[T any](data []byte) (v T, err error) {
 }
 
 // readPlain reads an integer, a boolean or a simple text, without the cost of reflection. It
-// returns false for all other values, which json.Unmarshal reads.
+// returns false for all other values, which readJSON reads.
 func readPlain[T any](data []byte) (v T, ok bool) {
 	switch any(v).(type) {
 	case int:

@@ -57,10 +57,11 @@ func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
 }
 
 // RequeueAll requeues the dead tasks that the query selects, the newest first. It yields each of
-// them with DeadTask.As set. It leaves out tasks that were requeued before, unless the query says
-// otherwise. An error of one task does not stop the others. If an error ends the whole call, such
-// as a canary that failed, RequeueAll yields that error with a zero DeadTask. Queues, priorities,
-// limits and breakers apply to requeued tasks as to all other tasks.
+// them. If the requeue of a task succeeded, its DeadTask.As is set. RequeueAll leaves out tasks
+// that were requeued before, unless the query says otherwise. An error of one task does not stop
+// the others. If an error ends the whole call, such as a canary that failed, RequeueAll yields that
+// error with a zero DeadTask. Queues, priorities, limits and breakers apply to requeued tasks as to
+// all other tasks.
 func (d DeadTasks) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany) iter.Seq2[DeadTask, error] {
 	return func(yield func(DeadTask, error) bool) {
 		many := batch.Requeue(how)

@@ -47,7 +47,7 @@ type ScheduleInfo struct {
 
 	Next []time.Time // up to five fire times; none while it is paused
 	Last []Ref       // executions that it started, newest first, up to ten
-	Open []Ref       // executions that it started and that are open
+	Open []Ref       // executions that it started and that are open, up to the newest 100
 	// Waiting is the fire time that waits for the end of an execution (OverlapQueue). It is zero if
 	// no fire time waits.
 	Waiting   time.Time
@@ -62,7 +62,7 @@ type ScheduleInfo struct {
 	// OverlapAllow. If one pause or downtime leaves out more than 10,000, Missed counts 10,000 of
 	// them.
 	Missed    int64
-	Failed    int64 // executions that failed
+	Failed    int64 // executions that failed while the schedule waited for their end
 	LastError string
 }
 

@@ -53,7 +53,8 @@ func (msgpackFormat) Unmarshal(data []byte, v any) error {
 // inUTC converts all times in v to UTC, in the keys of maps too. The decoder uses the zone of the
 // machine, and code that is replayed on another machine must see the same values.
 func inUTC(v reflect.Value) error {
-	// Skip a value that cannot hold a time, and an unexported field.
+	// Skip a value that cannot hold a time. Also skip an unexported field, unless it is a struct:
+	// an embedded struct may have exported fields.
 	if !v.IsValid() || !timeHolders.may(v.Type()) || !v.CanInterface() && v.Kind() != reflect.Struct {
 		return nil
 	}

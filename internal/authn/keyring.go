@@ -17,14 +17,15 @@ import (
 )
 
 // Keyring accepts callers that present the static admin key, a static key of a tenant, a stored
-// key, a signed token, or a session of a browser. Set replaces the stored keys while the server
-// runs.
+// key, a signed token, or a session of a browser. After TrustUnsigned it also accepts unsigned
+// tokens. Set replaces the stored keys while the server runs.
 type Keyring struct {
 	static atomic.Pointer[AdminKey]
 	// trusted are the static keys of tenants, by their digests. They do not change while the
 	// server runs.
 	trusted map[[sha256.Size]byte]Identity
-	// unsigned says that the keyring accepts every JWT and does not check its signature.
+	// unsigned says that the keyring accepts placeholders of tokens, and every JWT without a check
+	// of its signature.
 	unsigned bool
 	verifier Verifier // nil when signed tokens are not accepted
 	all      atomic.Pointer[map[string]*credential]

@@ -78,7 +78,7 @@ func (m *meter) read(ctx context.Context) (reading, error) {
 	return r, err
 }
 
-// between returns the usage between two readings, without Flushes.
+// between returns the usage between two readings, without Flushes and Rows.
 func between(a, b reading) Usage {
 	u := Usage{
 		Process: b.process - a.process, Database: b.database - a.database, Server: b.server - a.server, Worker: b.worker - a.worker, Written: b.written - a.written,

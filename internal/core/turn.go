@@ -70,7 +70,7 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 }
 
 // Release parks a run at the request of the worker that holds it. It reports false when the run is
-// closed, or when there is an event that the code has not seen.
+// closed, or when seen is not the position of the last event of the run.
 func Release(x *Execution, seen int64, waits []model.Reason, lim Limits) (Decision, bool) {
 	var d Decision
 	if !x.Open() || seen >= x.Next {
@@ -94,8 +94,9 @@ func Release(x *Execution, seen int64, waits []model.Reason, lim Limits) (Decisi
 }
 
 // Apply applies a turn of the worker that holds the run. fresh is the id of the next run, if the
-// turn continues as new. An error means that the turn contradicts the state: nothing was applied,
-// and the worker must start over.
+// turn continues as new or fails and is retried. An error means that the turn contradicts the state
+// of the run, or exceeds a limit. In that case Apply applies nothing, and the worker must lose the
+// run.
 //
 //arch:parameters the core is pure: the time, the fresh id and the limits come in as values
 func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision, error) {
@@ -527,8 +528,8 @@ func (x *Execution) audience() []model.Link {
 }
 
 // continuedStart returns the start of the next run. The next run gets the state, the signals that
-// were not taken, the updates that were not begun, and the watchers. It also gets a settled promise
-// or a cancel request that the code cannot have seen (I7).
+// were not taken, the updates that were not begun, the watchers, and a pause. It also gets the
+// settled promises and the cancel request that the code cannot have seen (I7).
 func (x *Execution) continuedStart(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
 	s := model.Start{
 		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: x.Start.RequestID, Parent: x.Start.Parent,
@@ -573,7 +574,8 @@ func (x *Execution) continuedStart(t *model.Turn, at model.Time, fresh model.Run
 	return s
 }
 
-// RetryDue reports whether the back-off of a step is over and its outcome is not recorded yet.
+// RetryDue reports whether the run has a step whose back-off is over and whose outcome is not
+// recorded yet.
 func RetryDue(x *Execution, now model.Time) bool {
 	return slices.ContainsFunc(x.timers, func(t Timer) bool {
 		_, ok := RetryOf(t.ID)

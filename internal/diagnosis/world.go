@@ -78,8 +78,9 @@ func (w *World) WhyUnowned(shard model.ShardID) (why model.Reason, ok bool) {
 }
 
 // WhyNoCode returns why no node runs the code of an execution, an entity or a service. ok is false
-// if the owner of its shard has the code, or lets another node run it. waits are the reasons that
-// the owner gives. pin is the version that a run is pinned to; empty if it is not pinned.
+// if the owner of its shard has the code, or lets another node run it. ok is also false if the
+// shard has no owner (see WhyUnowned). waits are the reasons that the owner gives. pin is the
+// version that a run is pinned to; empty if it is not pinned.
 func (w *World) WhyNoCode(shard model.ShardID, a model.Address, pin string, waits []model.Reason) (why model.Reason, ok bool) {
 	owner := w.Owner(shard)
 	if owner == nil || has(owner, a, pin) {
@@ -126,7 +127,7 @@ func (w *World) WhyUnserved(tenant string, t *model.TaskSpec) (why model.Reason,
 }
 
 // WhyNoProcess returns why no live node would run an execution, regardless of its shard. ok is
-// false if some node would. t is set for a standalone task.
+// false if some node would, or if no node is alive. t is set for a standalone task.
 func (w *World) WhyNoProcess(a model.Address, t *model.TaskSpec) (why model.Reason, ok bool) {
 	if len(w.live) == 0 {
 		return why, false // the store of a stopped program

@@ -195,7 +195,8 @@ func (m *machine) unseenPanic() error {
 	return nil
 }
 
-// runCleanup runs the functions of Cleanup. If one returns an error, the run fails.
+// runCleanup runs the functions of Cleanup. If one returns an error, a run that would complete or
+// continue as new fails. If the run has another error already, runCleanup adds the new error to it.
 func (m *machine) runCleanup(err error) error {
 	for m.hooks != nil && len(m.hooks.cleanup) > 0 {
 		h := m.hooks

@@ -60,8 +60,8 @@ func (s *Server) history(ctx context.Context, who *authn.Identity, in *historyIn
 	return ok(historyPage{got.Run.String(), events, got.More})
 }
 
-// export streams a history. An error after the first line breaks the connection, so that the client
-// does not mistake a part of the history for all of it.
+// export streams a history. If it cannot write the whole history, it breaks the connection, so that
+// the client does not mistake a part of the history for all of it.
 func (s *Server) export(ctx context.Context, who *authn.Identity, in *TargetPath) (*huma.StreamResponse, error) {
 	t, err := in.target(who)
 	if err != nil {

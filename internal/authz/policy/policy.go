@@ -55,7 +55,7 @@ type subject struct {
 // Default returns the default policies.
 func Default() (*Policies, error) { return Parse("default.cedar", defaults) }
 
-// Parse reads policies. Errors name the file of the policies, which is the parameter name.
+// Parse reads policies. name is the name of their file, for errors.
 func Parse(name string, text []byte) (*Policies, error) {
 	p := &Policies{}
 	return p, p.Replace(name, text)

@@ -15,8 +15,8 @@ import (
 )
 
 // MaxRules bounds the rules with the same tenant pattern, because the engine compares each task of
-// a matching tenant once with each of these rules. Rules whose pattern does not match a tenant cost
-// that tenant no time.
+// a matching tenant with each of these rules. It skips all rules of a pattern that does not match
+// the tenant.
 const MaxRules = 1000
 
 // Set is a set of rules that fit together. It never changes. The nil Set has no rules.
@@ -59,8 +59,9 @@ func NewSet(limits []Limit, breakers []Breaker) (*Set, error) {
 	return nil, fault.New(fault.KindOf(problems[0]), "%w", errors.Join(problems...))
 }
 
-// Fit makes a set of the rules that are valid and do not contradict a rule before them. It leaves
-// out the others, and returns what is wrong with them.
+// Fit makes a set of the rules that are valid and do not contradict a rule before them, and of at
+// most MaxRules rules per tenant pattern. It leaves out the others, and returns what is wrong with
+// them.
 func Fit(limits []Limit, breakers []Breaker) (s *Set, problems []error) {
 	s = &Set{groups: map[pattern]*group{}}
 	full := map[*group]int{} // rules beyond the bound, per group
@@ -173,7 +174,7 @@ func parseLimit(l Limit) (p parsedLimit, err error) {
 			return p, wrap(err)
 		}
 	default:
-		return p, fault.New(fault.Invalid, "limit %s: per is %q, must be queue or activity", l.Name, string(l.Per))
+		return p, fault.New(fault.Invalid, "limit %s: per is %q, must be queue, activity, tenant, key or name", l.Name, string(l.Per))
 	}
 
 	if l.Per == PerName && (p.queue != pattern{open: true} || p.kind != pattern{open: true}) {
@@ -199,8 +200,9 @@ func checkName(name string) error {
 	return nil
 }
 
-// conflictWith returns an error if two rules have the same name, or give the same tasks different
-// numbers. Both rules select the same tenants. A disabled rule gives no numbers.
+// conflictWith returns an error if two rules have the same name, or if they have the same patterns,
+// scope and key but different numbers. The caller passes rules with the same tenant pattern. A
+// disabled rule contradicts only a rule with the same name.
 func (p *parsedLimit) conflictWith(other *parsedLimit) error {
 	if p.Name == other.Name {
 		return fault.New(fault.Conflict, "two limits are called %s", p.Name)

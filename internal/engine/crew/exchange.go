@@ -139,7 +139,7 @@ func (x *exchange) isOver() bool {
 }
 
 // post sends a parcel. It does not block. If too many earlier parcels wait for the other side, post
-// ends the session.
+// ends the session. If the session has ended already, post drops the parcel.
 func (x *exchange) post(p parcel) {
 	x.mu.Lock()
 	full := !x.hasRoom()
@@ -148,11 +148,12 @@ func (x *exchange) post(p parcel) {
 	}
 	x.mu.Unlock()
 	if full {
-		x.end(fault.New(fault.Exhausted, "the other node does not take what it is sent"))
+		x.end(fault.New(fault.Exhausted, "too many parcels wait for the other node"))
 	}
 }
 
-// wait sends a parcel. It blocks while too many earlier parcels wait for the other side.
+// wait sends a parcel. It blocks while too many earlier parcels wait for the other side. If the
+// session has ended, wait drops the parcel and returns nil.
 func (x *exchange) wait(ctx context.Context, p parcel) error {
 	for {
 		x.mu.Lock()

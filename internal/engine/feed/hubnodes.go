@@ -79,12 +79,13 @@ func (h *Hub) SetPeers(nodes []model.NodeID) {
 	}
 	if changed {
 		h.changeWanted()
-		h.ringAll() // watchers that settle wait for the new nodes
+		h.ringAll() // calls of Settle wait for the new nodes too, and no longer for the lost ones
 	}
 }
 
-// Following returns the inlets that need a goroutine, because a caller watches. It also returns
-// when to call it again: after a time, unless the time is zero, and when the channel is closed.
+// Following returns the inlets that need a goroutine, because a caller watches. The caller must
+// call Following again when changed is closed. If again is not zero, it must also do so after that
+// time.
 func (h *Hub) Following() (inlets []*Inlet, again time.Duration, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -146,8 +147,9 @@ func (h *Hub) isSettled(tenant string) bool {
 	return true
 }
 
-// Settle waits until the other nodes send their changes, so that the first page says that the feed
-// is complete. It waits at most for the given time.
+// Settle waits until the other live nodes send their changes, so that the first page says that the
+// feed is complete. It does not wait for a node that could not be reached at the last attempt, and
+// it waits at most for the given time.
 func (w *Watcher) Settle(ctx context.Context, most time.Duration) {
 	late := time.NewTimer(most)
 	defer late.Stop()

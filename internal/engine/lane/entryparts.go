@@ -16,12 +16,15 @@ type backlog struct {
 // pending is what an address has in batches that are not committed yet, and what has to wait for
 // those commits.
 type pending struct {
-	open, flight bool // the address has rows or answers in that batch
+	// open and flight say whether the address has rows or answers in the open batch, and in the
+	// batch in flight.
+	open, flight bool
 	// starting is set while a start waits for its commit and the lane has only assumed that the
 	// address is unused. Other inputs wait behind the start.
 	starting bool
 	// removing is set while the lane removes an entity, or runs of an address whose current run it
-	// does not know. Inputs wait for the commit. Only the end of the batch clears removing.
+	// does not know. Inputs wait until the store has committed or refused the batch. Nothing else
+	// clears removing.
 	removing bool
 	fresh    bool // the run starts in a batch that is not committed; a worker gets it afterwards
 
@@ -165,7 +168,7 @@ func (h *holding) hear(t *model.Turn) {
 // the run away is committed. If the store refuses the batch, the worker keeps the run.
 type eviction struct {
 	pending bool          // the worker learns that it loses the run after the commit of the batch
-	wanted  bool          // another worker must get the run afterwards
+	wanted  bool          // a worker must get the run afterwards
 	run     model.RunID   // the run that the worker loses
 	missed  []model.Event // events of the run since begin
 	// The slot that the run takes until the worker learns that it loses the run.
@@ -209,8 +212,9 @@ type stall struct {
 	worker bool
 	room   bool // the run waits for room in memory, see room.line
 	slot   bool // the run waits for a slot of a worker, see workers.lines
-	// While the start of the current run was not committed, the lane skipped the dispatch of a run
-	// that the address may have in the store.
+	// The lane did not dispatch a run that the address may have in the store, because that run is
+	// not the current one according to rows that are not committed yet. If the store refuses these
+	// rows, the lane dispatches the run (see rollback).
 	overlooked bool
 	reasons    []model.Reason // what the code waits for, or why it cannot run
 	paused     *model.Reason  // why the run was paused when the lane dropped its state
@@ -264,5 +268,5 @@ func (b *taskBook) unwarn() {
 type quarantine struct {
 	why     *model.Reason  // nil when the address is healthy
 	until   model.Time     // when the lane tries the address again
-	reports []*reportInput // reports that arrived since; no other party could repeat them
+	reports []*reportInput // reports that arrived during the quarantine, see Lane.keep
 }

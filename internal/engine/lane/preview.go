@@ -12,27 +12,30 @@ import (
 // calls them and ends needs one commit for all of that, and sections that wait for the same locks
 // overlap their commits.
 //
-// Nothing that depends on a preview leaves the worker except turns, and the lane does not let them
-// out before their own batch is committed. In particular, the worker starts no step, answers no
-// query and does not release the run before the lane has confirmed the preview (CallConfirm).
+// Nothing that depends on a preview leaves the worker except turns. No such turn has an effect
+// outside the lane before the batch of the turn is committed. In particular, the worker starts no
+// step, answers no query and does not release the run before the lane has confirmed the preview
+// (CallConfirm).
 //
 // The lane gives a preview only while no step of the run runs or is about to run. So it can take
 // the run from the worker without repeating a step. It does that if the store refuses the batch:
 // the state of the worker is then *spoiled* by events that do not exist. The worker keeps the run
 // until the lane has applied all inputs of the refused batch again, because turns that the worker
-// made before the preview may have outcomes of steps. Of the turns that it made since, the lane
-// keeps only such outcomes. Then it hands the run over again, and the worker replays its history.
+// made before the preview may have outcomes of steps. Of the turns that the worker made since, the
+// lane keeps only such outcomes. Then the lane hands the run over again, and the worker replays the
+// history.
 
 // preview says what the worker of a run knows ahead of the commits.
 type preview struct {
 	sure  int64      // position of the last event that the worker knows to be durable
 	news  int64      // position of the last of these events that the worker has to answer
 	heard int64      // position that the last turn of the worker had reached or assumed
-	since model.Time // when the worker got the last preview
-	// the last turn behind a preview whose confirmation lets a step begin
+	since model.Time // when the worker got the last preview; 0 if a turn has answered it
+	// gated is the last turn that waits for a step and may answer a preview. The step begins after
+	// the confirmation of the preview.
 	gated   *model.Turn
 	takes   bool // the worker may get previews
-	still   bool // that turn said that no step runs or is about to run
+	still   bool // the last turn said that no step runs or is about to run
 	due     bool // the lane has to tell the worker that events are durable
 	spoiled bool // the worker knows events that the store has refused
 }
@@ -72,7 +75,7 @@ func (l *Lane) previewFor(now model.Time, e *entry) {
 	}
 }
 
-// noteUntold notes events that a worker that takes previews does not know.
+// noteUntold keeps events that the worker of the run does not know, if it takes previews.
 func (h *holding) noteUntold(run model.RunID, events []model.Event) {
 	if h.preview.takes && h.run == run && !h.free() {
 		if len(h.untold) == 0 {
@@ -115,7 +118,8 @@ func (e *entry) untoldEvents() []model.Event {
 	return all
 }
 
-// endPreview notes that a turn has arrived. From now on the open batch does not wait for it.
+// endPreview notes that a turn has arrived. If the turn answers the last preview, the open batch no
+// longer waits for a turn of the run.
 func (l *Lane) endPreview(now model.Time, e *entry, t *model.Turn) {
 	p := &e.hold.preview
 	p.heard = t.Seen + int64(t.Ahead)
@@ -156,8 +160,9 @@ func (h *holding) factsOf(t *model.Turn) *model.Turn {
 	return &facts
 }
 
-// hasBegun reports whether a step may have begun because the lane has confirmed the preview with
-// which the worker made a turn. The turn is committed now, so the lane forgets it.
+// hasBegun reports whether the step that a turn waits for may have begun. It may have begun if the
+// turn may answer a preview and the lane has confirmed all events that the turn has seen. The turn
+// is committed now, so the lane forgets it.
 func (h *holding) hasBegun(t *model.Turn) bool {
 	if h.preview.gated != t {
 		return false
@@ -166,8 +171,8 @@ func (h *holding) hasBegun(t *model.Turn) bool {
 	return h.preview.sure >= t.Seen
 }
 
-// notePreview notes that events of a preview are durable. The lane tells the worker so after all
-// effects of the batch, so that the worker hears it once.
+// notePreview notes that events of a preview are durable. After all effects of the batch, the lane
+// confirms the events to the worker with one call.
 func (h *holding) notePreview(events []model.Event) {
 	if last := min(h.told, events[len(events)-1].Seq); last > h.preview.sure {
 		h.preview.sure, h.preview.news, h.preview.due = last, min(h.news, last), true

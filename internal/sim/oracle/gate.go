@@ -30,7 +30,8 @@ type Pass struct {
 	Failed  bool // an attempt has failed, and its worker still holds its permits
 }
 
-// begins checks that a task that starts has a pass, and records the start for checkLimits.
+// begins checks that a task that starts has a pass. If the nodes do not share their limits, it also
+// records the start for checkLimits.
 func (l *ledger) begins(b *store.Batch, r *Run, id string, t *errandState) {
 	t.Node, t.tenure = b.Lane.Node, l.tenure[r.Address.Shard]
 	m := l.Nodes[b.Lane.Node]
@@ -55,8 +56,8 @@ type begun struct {
 	ref model.TaskRef
 }
 
-// checkLimits checks the limits of all tasks that start in a batch. According to the durable state,
-// no limit has too many holders.
+// checkLimits checks the limits of all tasks that start in a batch. It fails if the durable state
+// has more holders of a limit than the limit allows.
 func (l *ledger) checkLimits(b *store.Batch) {
 	for _, x := range l.begun {
 		if !x.t.Held || x.t.Over || !x.r.Open() {
@@ -88,10 +89,10 @@ func (l *ledger) checkLimits(b *store.Batch) {
 // counts what its lanes have decided, but the decisions of one lane may reach the store before the
 // decisions of another lane. So holding counts only tasks of the lane that commits. It leaves out
 // tasks that the lane no longer knows, or knows in another state: tasks of shards that have moved
-// or are about to move, and tasks of addresses whose rows cannot be written. If a batch was refused
-// or split, the report of a task may come after the next claim. holding leaves out such a task too,
-// because no worker executes it. It does so only for reports and time-outs from before the lane
-// last applied inputs again.
+// or are about to move, and tasks of addresses whose rows cannot be written. After a refused or
+// split batch, the lane applies inputs again. Then the claim that got a permit may become durable
+// before the report or the time-out of the task that held the permit. So holding also leaves out a
+// task whose worker reported, or whose time was up, before the lane last applied inputs again.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
 	for _, r := range l.Order {
 		if !r.Open() {

@@ -98,7 +98,7 @@ func (s *Oracle) CheckBegun(node model.NodeID, entity model.Address, c *model.Op
 	d := l.Doings[x.ID]
 	if d == nil {
 		if entity.Stateless() {
-			s.Fail("L2: deed %x (%s) of %s begins, and no caller is durable that has asked for it", x.ID, c.Name, entity)
+			s.Fail("L2: deed %x (%s) of %s begins before the batch that sends its call is durable", x.ID, c.Name, entity)
 		}
 		s.Did(scenario.OpRanAhead)
 		return

@@ -13,9 +13,9 @@ import (
 
 // Users also change histories: they fork, import, retry, reset and delete runs. The rules are: a
 // run with a past has exactly the events that its source had up to the cut, except for the events
-// that docs/histories.md says are left out. The new run also has the messages that were accepted
-// after the cut. No caller gets two answers, or an answer from a copy. No caller sees a run that
-// was deleted before the caller asked.
+// that docs/histories.md says are left out. A run that replaces its source also has the messages
+// that the source accepted after the cut. No caller gets two answers, or an answer from a copy. No
+// caller sees a run that was deleted before the caller asked.
 
 // edited is the result with which an edit replaces a recorded result.
 var edited = model.TextPayload("edited")
@@ -128,8 +128,8 @@ func (s *Oracle) copied(r *Run, mode cutting.Mode) *model.Message {
 	return &model.Message{Kind: model.MessageStart, To: to, Input: r.Start.Input, Reuse: reuse, Labels: r.Start.Labels, Past: &plan.Past}
 }
 
-// Deletion returns a message that deletes a closed run. The message deletes the run together with
-// its predecessors, or only the run, or only one of its predecessors.
+// Deletion returns a message that deletes a closed run and its predecessors, or only one of these
+// runs.
 func (s *Oracle) Deletion(r *Run) *model.Message {
 	var chain []model.RunID
 	for x := r; x != nil && x.Deleted == 0; x = s.Ledger.Runs[x.Start.Previous] {
@@ -182,7 +182,7 @@ func (l *ledger) checkPast(b *store.Batch, r, before *Run) {
 	src, at := l.Runs[st.Source.Run], int(st.Source.Position)
 	takesOver, whole := !st.Previous.IsZero(), closes(b, r.ID)
 	if src == nil || at > len(src.Events) || at > len(st.Carried) {
-		l.Fail("I22: %s has the past of %s up to %d, which there is not", r.ID, st.Source.Run, at)
+		l.Fail("I22: %s has the past of %s up to %d, which does not exist", r.ID, st.Source.Run, at)
 	}
 	gaveWay := takesOver && src.outcome.Next == r.ID
 
@@ -282,8 +282,8 @@ func mustBeBlank(e *model.Event) bool {
 	return e.Kind == model.EventWatched && !e.Blank() || e.Kind == model.EventPaused || e.Kind == model.EventResumed || e.Kind == model.EventAttemptFailed && e.Due != 0
 }
 
-// checkAdded checks what a run adds to the events of its source: messages that were accepted after
-// the cut, and waiting callers.
+// checkAdded checks what a run adds to the events of its source: messages that the source accepted
+// after the cut, answers to messages from before the cut, and waiting callers.
 //
 //arch:parameters the batch, both runs, and how the copy was made
 func (l *ledger) checkAdded(b *store.Batch, r, src *Run, at int, takesOver, gaveWay bool) {
@@ -322,7 +322,7 @@ func (l *ledger) checkAdded(b *store.Batch, r, src *Run, at int, takesOver, gave
 		watchers, open = kind(src.Events, model.EventWatched), unanswered(src.Events)
 	}
 	if !closes(b, r.ID) && !slices.EqualFunc(kind(all, model.EventWatched), watchers, same) {
-		l.Fail("E40: %s does not have those who wait for the run that it takes the place of, or others", r.ID)
+		l.Fail("E40: %s does not have exactly the watchers that it must take over", r.ID)
 	}
 	named := func(e model.Event) bool { return updateKey(&e) == "" }
 	open = slices.DeleteFunc(open, named)

@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/sim/scenario"
 )
 
-// misuse returns another signal under the request id of an accepted signal, or nil if no signal was
-// accepted yet.
+// misuse returns another signal under the request id of an accepted signal. It returns nil if there
+// is no accepted signal whose request id the engine must still remember.
 func (u *user) misuse() *action {
 	s := u.s
 	var first []*oracle.Op

@@ -139,8 +139,9 @@ func fencedError(op string) error {
 // refusal returns the error of a call whose arguments cannot be stored.
 func refusal(op string, err error) error { return &store.Error{Class: store.Refused, Op: op, Err: err} }
 
-// classify returns the error of a call that the driver makes, which is every call except Commit.
-// The driver may have sent something. A read changes nothing, so its class is never Unknown.
+// classify returns the error of a call that the driver makes, which is every call except Commit. If
+// a write fails, the driver may have sent it, so its class is Unknown unless the server says that
+// it aborted the transaction. A read changes nothing, so its class is never Unknown.
 func classify(ctx context.Context, op string, write bool, err error) error {
 	var e *store.Error
 	if err == nil || errors.As(err, &e) {
