@@ -303,8 +303,8 @@ func TestOwnCallsOfAnEndedIncarnation(t *testing.T) {
 	c.hands.Operate(callsOf("entity:e", 7, 1))
 	c.hands.LoseOwn()
 	c.hands.Operate(callsOf("entity:e", 70, 2))
-	if got := c.hands.Waiting(); !slices.Equal(got, []uint64{70}) {
-		t.Errorf("the hand-overs %v wait", got)
+	if got := c.hands.Unseen(nil); !slices.Equal(got, []uint64{70}) {
+		t.Errorf("the worker has not seen %v", got)
 	}
 	c.hands.LoseOwn()
 	c.hands.Operate(callsOf("entity:e", 700, 1))
@@ -318,5 +318,55 @@ func TestOwnCallsOfAnEndedIncarnation(t *testing.T) {
 	c.hands.Operate(callsOf("entity:e", 7000, 2))
 	if c.numbers() != 2 {
 		t.Error("a call waits for calls that have ended")
+	}
+}
+
+// The results of calls go to two owners. While the first one takes them, the session with the
+// second one ends. The worker's own node does not get the results of the second one, whose numbers
+// it does not know.
+func TestOwnerIsLostWhileResultsAreOnTheWay(t *testing.T) {
+	t.Parallel()
+	c := newCaller()
+	o := &outlet{deal: &deal{exchange: newExchange(nil, nodeID(2), model.RunID{1}, bySender)}, hands: c.hands}
+	work := callsOf("entity:e", 7, 1)
+	c.hands.accept(&handOver{by: o, entity: work.Entity, generation: 7}, work)
+	c.hands.loseMoved(o, time.Now().Add(time.Hour), func(model.Address) bool { return true })
+	c.hands.Operate(callsOf("entity:e", 70, 1))
+	c.hands.report = func(_ context.Context, r model.Operated) error {
+		c.own = append(c.own, r)
+		c.hands.loseOwner(o)
+		return nil
+	}
+	c.finish(t, 0)
+	if len(c.own) != 1 || c.own[0].Generation != 70 {
+		t.Errorf("the own node gets %+v", c.own)
+	}
+}
+
+// A hand-over waits for the results of a lost one, and the lost one never reached the worker. So
+// the worker has neither of them when it disappears.
+func TestHandOverBehindAnUnseenOne(t *testing.T) {
+	t.Parallel()
+	for _, own := range []bool{false, true} {
+		c := newCaller()
+		first, next := &outlet{id: 1}, &outlet{id: 2}
+		work := callsOf("entity:e", 7, 1)
+		c.hands.accept(&handOver{by: first, entity: work.Entity, generation: 7}, work)
+		c.hands.loseMoved(first, time.Now().Add(time.Hour), func(model.Address) bool { return true })
+		unseen := []uint64{c.got[0].Generation}
+		if own {
+			c.hands.Operate(callsOf("entity:e", 70, 1))
+			if got := c.hands.Unseen(unseen); !slices.Equal(got, []uint64{70}) {
+				t.Errorf("the own node hears that the worker has not seen %v", got)
+			}
+		} else {
+			c.hands.accept(&handOver{by: next, entity: work.Entity, generation: 70}, work)
+			if got := c.hands.numbersFor(next, unseen); !slices.Equal(got, []uint64{70}) {
+				t.Errorf("the next owner hears that the worker has not seen %v", got)
+			}
+		}
+		if got := c.hands.numbersFor(first, unseen); !slices.Equal(got, []uint64{7}) {
+			t.Errorf("the first owner hears that the worker has not seen %v", got)
+		}
 	}
 }
