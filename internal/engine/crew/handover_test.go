@@ -370,3 +370,50 @@ func TestHandOverBehindAnUnseenOne(t *testing.T) {
 		}
 	}
 }
+
+// A node asks what a worker holds, and the session that tells the node ends before the node has
+// heard it. The node does not get an answer, and asks again.
+func TestAnswerThatDoesNotArrive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &movedCalls{office: &office{}, worker: newCaller(), first: nodeID(2), second: nodeID(3)}
+		host := nodeID(1)
+		m.host, _ = m.add(t, host, nil, func() []Hands { return []Hands{m.worker.hands} })
+		m.add(t, m.first, &m.at, func() []Hands { return nil })
+		m.add(t, m.second, &m.next, func() []Hands { return nil })
+		m.owner = m.first
+		m.host.SetMembers(view(host, m.first, m.second))
+		until(t, "the worker joins", func() bool { return m.at.worker() != nil && m.next.worker() != nil })
+		m.at.worker().Operate(callsOf("entity:e", 7, 1))
+		until(t, "the worker gets the calls", func() bool { return m.worker.numbers() == 1 })
+		m.mu.Lock()
+		m.owner = m.second
+		m.fate = func(to model.NodeID, _ []byte) fate {
+			if to == m.second {
+				return lostQuestion
+			}
+			return arrives
+		}
+		m.mu.Unlock()
+
+		heard := make(chan int, 1)
+		go func() {
+			Ask(t.Context(), desk{m.office, m.second}, []model.NodeID{host})
+			m.next.mu.Lock()
+			defer m.next.mu.Unlock()
+			heard <- len(m.next.held)
+		}()
+		time.Sleep(time.Second)
+		m.host.mu.Lock()
+		d := m.host.deals[m.second]
+		m.host.mu.Unlock()
+		d.end(errSilent)
+		time.Sleep(time.Second)
+		m.mu.Lock()
+		m.fate = nil
+		m.mu.Unlock()
+		if n := <-heard; n == 0 {
+			t.Error("the node has an answer and does not know what the worker holds")
+		}
+	})
+}
