@@ -137,8 +137,8 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 func (s *EntitySession) Lose(unseen func() []uint64) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	here := func(l *lane.Lane, now model.Time) { l.Lose(now, -s.id, append(unseen(), s.hands.Waiting()...)) }
-	_ = s.end(ctx, here, func(h *crew.HostSide, _ crew.Hands) { h.Lose(s.hands, unseen()) })
+	here := func(l *lane.Lane, now model.Time) { l.Lose(now, -s.id, s.hands.Unseen(unseen())) }
+	_ = s.end(ctx, here, func(h *crew.HostSide, _ crew.Hands) { h.Lose(s.hands, unseen) })
 }
 
 // end ends the session: here tells a lane of this node that the worker is gone, and there tells the

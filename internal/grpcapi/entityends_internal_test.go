@@ -78,7 +78,11 @@ func TestEndsOfEntityWorkers(t *testing.T) {
 			_, third := s.attach(t.Context())
 			defer third()
 		}
-		b.losing = func() { post(5) }
+		b.losing = func() {
+			post(5)
+			_, late := s.attach(t.Context()) // the worker comes back too late
+			late()
+		}
 		s.end(c.why)
 		<-s.ended
 		if len(b.ends) != 1 || b.ends[0] != c.want {

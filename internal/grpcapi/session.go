@@ -86,6 +86,10 @@ func (s *session) attach(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.over {
+		cancel(errGone)
+		return ctx, func() {} // this stream brings nothing to the worker, so it does not count
+	}
 	if s.detached != nil {
 		s.detached(errReplaced)
 	}
@@ -96,9 +100,6 @@ func (s *session) attach(ctx context.Context) (_ context.Context, done func()) {
 	s.detached = cancel
 	s.streams++
 	mine := s.streams
-	if s.over {
-		cancel(errGone)
-	}
 
 	return ctx, func() {
 		cancel(nil)

@@ -106,7 +106,7 @@ var entities = []mutant{
 	{
 		name:  "a remote worker that disappears has left in order",
 		file:  "internal/grpcapi/role_entities.go",
-		old:   "	r.session.Lose(unseen)\n",
+		old:   "	r.session.Lose(r.unseen)\n",
 		new:   "	_ = r.session.Leave(r.s.ctx)\n",
 		tests: [][]string{{"./internal/grpcapi", "-run", "TestEndsOfEntityWorkers$"}},
 	},

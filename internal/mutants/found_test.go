@@ -27,11 +27,11 @@ var found = []mutant{
 		tests: [][]string{laneTest("TestClaimOfAnUnreadableRun$"), foundSeeds},
 	},
 	{
-		name:  "a start that meets a run stops the workers of its tasks",
-		file:  "internal/engine/lane/commit.go",
-		old:   "		case f.kind == effStop && f.entry == e:\n",
-		new:   "		case f.kind == effStop && f.entry == e && false:\n",
-		tests: [][]string{foundSeeds},
+		name:  "a start assumes that an address has no run although the board knows tasks of one",
+		file:  "internal/engine/lane/ready.go",
+		old:   " && e.tasks.posted.len() == 0\n",
+		new:   "\n",
+		tests: [][]string{laneTest("TestStartBesideARunThatTheLaneHasForgotten$"), foundSeeds},
 	},
 	{
 		name:  "another worker gets a run whose holder may be in the next attempt",

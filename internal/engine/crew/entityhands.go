@@ -173,7 +173,7 @@ func (h *EntityHands) isBusyFor(o *outlet) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.calls {
-		if c.by == o {
+		if c.by == o || c.next != nil && c.next.by == o {
 			return true
 		}
 	}

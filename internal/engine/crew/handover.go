@@ -147,10 +147,16 @@ func (h *EntityHands) giveBack(all []*handOver) {
 	}
 }
 
-// end notes that the calls of a hand-over have ended. It returns the hand-over, the hand-overs that
-// get the results, and the calls that have waited for the end and start now. The hand-over is nil
-// if the worker reports the calls a second time.
-func (h *EntityHands) end(local uint64) (c *handOver, to []*handOver, begin []model.Operations) {
+// recipient is an owner that gets the results of calls, and the generation that it knows.
+type recipient struct {
+	by         *outlet // nil for the worker's own node
+	generation uint64
+}
+
+// end notes that the calls of a hand-over have ended. It returns the hand-over, the owners that get
+// the results, and the calls that have waited for the end and start now. The hand-over is nil if
+// the worker reports the calls a second time.
+func (h *EntityHands) end(local uint64) (c *handOver, to []recipient, begin []model.Operations) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c = h.calls[local]
@@ -158,11 +164,12 @@ func (h *EntityHands) end(local uint64) (c *handOver, to []*handOver, begin []mo
 		return nil, nil, nil
 	}
 	c.ended = true
+	// Note the owners now. While the results are on the way, loseOwner may change c.by.
 	if c.next != nil {
-		to = append(to, c.next)
+		to = append(to, recipient{c.next.by, c.next.generation})
 	}
 	if c.by != nil {
-		to = append(to, c)
+		to = append(to, recipient{c.by, c.generation})
 	}
 	if !c.lost {
 		return c, to, nil
@@ -181,20 +188,9 @@ func (h *EntityHands) end(local uint64) (c *handOver, to []*handOver, begin []mo
 	return c, to, begin
 }
 
-// Waiting returns the hand-overs of the worker's own node that have not reached the worker, because
-// they wait for lost ones.
-func (h *EntityHands) Waiting() (generations []uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, all := range h.waiting {
-		for _, c := range all {
-			if c.by == nil {
-				generations = append(generations, c.generation)
-			}
-		}
-	}
-	return generations
-}
+// Unseen returns the hand-overs of the worker's own node that cannot have reached the worker. The
+// given ones cannot, as the worker numbers them.
+func (h *EntityHands) Unseen(generations []uint64) []uint64 { return h.numbersFor(nil, generations) }
 
 // Running returns the generation under which the worker runs the calls of a hand-over of its own
 // node. It differs from the given one if the worker had started these calls for an owner that has
@@ -221,21 +217,26 @@ func (h *EntityHands) forget(local uint64, c *handOver) {
 }
 
 // numbersFor returns which of the given hand-overs belong to one owner, with the numbers that this
-// owner uses. The given ones cannot have reached the worker. Neither can the hand-overs that wait,
-// so numbersFor adds them.
+// owner uses. o is nil for the worker's own node. The given ones cannot have reached the worker.
+// Neither can the hand-overs that wait, for the results of one of these or for the end of any, so
+// numbersFor adds them.
 func (h *EntityHands) numbersFor(o *outlet, generations []uint64) (numbers []uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, g := range generations {
-		if c := h.calls[g]; c != nil && c.by == o {
+	add := func(c *handOver) {
+		if c != nil && c.by == o {
 			numbers = append(numbers, c.generation)
+		}
+	}
+	for _, g := range generations {
+		if c := h.calls[g]; c != nil {
+			add(c)
+			add(c.next)
 		}
 	}
 	for _, all := range h.waiting {
 		for _, c := range all {
-			if c.by == o {
-				numbers = append(numbers, c.generation)
-			}
+			add(c)
 		}
 	}
 	return numbers

@@ -303,8 +303,8 @@ func TestOwnCallsOfAnEndedIncarnation(t *testing.T) {
 	c.hands.Operate(callsOf("entity:e", 7, 1))
 	c.hands.LoseOwn()
 	c.hands.Operate(callsOf("entity:e", 70, 2))
-	if got := c.hands.Waiting(); !slices.Equal(got, []uint64{70}) {
-		t.Errorf("the hand-overs %v wait", got)
+	if got := c.hands.Unseen(nil); !slices.Equal(got, []uint64{70}) {
+		t.Errorf("the worker has not seen %v", got)
 	}
 	c.hands.LoseOwn()
 	c.hands.Operate(callsOf("entity:e", 700, 1))
@@ -319,4 +319,101 @@ func TestOwnCallsOfAnEndedIncarnation(t *testing.T) {
 	if c.numbers() != 2 {
 		t.Error("a call waits for calls that have ended")
 	}
+}
+
+// The results of calls go to two owners. While the first one takes them, the session with the
+// second one ends. The worker's own node does not get the results of the second one, whose numbers
+// it does not know.
+func TestOwnerIsLostWhileResultsAreOnTheWay(t *testing.T) {
+	t.Parallel()
+	c := newCaller()
+	o := &outlet{deal: &deal{exchange: newExchange(nil, nodeID(2), model.RunID{1}, bySender)}, hands: c.hands}
+	work := callsOf("entity:e", 7, 1)
+	c.hands.accept(&handOver{by: o, entity: work.Entity, generation: 7}, work)
+	c.hands.loseMoved(o, time.Now().Add(time.Hour), func(model.Address) bool { return true })
+	c.hands.Operate(callsOf("entity:e", 70, 1))
+	c.hands.report = func(_ context.Context, r model.Operated) error {
+		c.own = append(c.own, r)
+		c.hands.loseOwner(o)
+		return nil
+	}
+	c.finish(t, 0)
+	if len(c.own) != 1 || c.own[0].Generation != 70 {
+		t.Errorf("the own node gets %+v", c.own)
+	}
+}
+
+// A hand-over waits for the results of a lost one, and the lost one never reached the worker. So
+// the worker has neither of them when it disappears.
+func TestHandOverBehindAnUnseenOne(t *testing.T) {
+	t.Parallel()
+	for _, own := range []bool{false, true} {
+		c := newCaller()
+		first, next := &outlet{id: 1}, &outlet{id: 2}
+		work := callsOf("entity:e", 7, 1)
+		c.hands.accept(&handOver{by: first, entity: work.Entity, generation: 7}, work)
+		c.hands.loseMoved(first, time.Now().Add(time.Hour), func(model.Address) bool { return true })
+		unseen := []uint64{c.got[0].Generation}
+		if own {
+			c.hands.Operate(callsOf("entity:e", 70, 1))
+			if got := c.hands.Unseen(unseen); !slices.Equal(got, []uint64{70}) {
+				t.Errorf("the own node hears that the worker has not seen %v", got)
+			}
+		} else {
+			c.hands.accept(&handOver{by: next, entity: work.Entity, generation: 70}, work)
+			if got := c.hands.numbersFor(next, unseen); !slices.Equal(got, []uint64{70}) {
+				t.Errorf("the next owner hears that the worker has not seen %v", got)
+			}
+		}
+		if got := c.hands.numbersFor(first, unseen); !slices.Equal(got, []uint64{7}) {
+			t.Errorf("the first owner hears that the worker has not seen %v", got)
+		}
+	}
+}
+
+// A node asks what a worker holds, and the session that tells the node ends before the node has
+// heard it. The node does not get an answer, and asks again.
+func TestAnswerThatDoesNotArrive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &movedCalls{office: &office{}, worker: newCaller(), first: nodeID(2), second: nodeID(3)}
+		host := nodeID(1)
+		m.host, _ = m.add(t, host, nil, func() []Hands { return []Hands{m.worker.hands} })
+		m.add(t, m.first, &m.at, func() []Hands { return nil })
+		m.add(t, m.second, &m.next, func() []Hands { return nil })
+		m.owner = m.first
+		m.host.SetMembers(view(host, m.first, m.second))
+		until(t, "the worker joins", func() bool { return m.at.worker() != nil && m.next.worker() != nil })
+		m.at.worker().Operate(callsOf("entity:e", 7, 1))
+		until(t, "the worker gets the calls", func() bool { return m.worker.numbers() == 1 })
+		m.mu.Lock()
+		m.owner = m.second
+		m.fate = func(to model.NodeID, _ []byte) fate {
+			if to == m.second {
+				return lostQuestion
+			}
+			return arrives
+		}
+		m.mu.Unlock()
+
+		heard := make(chan int, 1)
+		go func() {
+			Ask(t.Context(), desk{m.office, m.second}, []model.NodeID{host})
+			m.next.mu.Lock()
+			defer m.next.mu.Unlock()
+			heard <- len(m.next.held)
+		}()
+		time.Sleep(time.Second)
+		m.host.mu.Lock()
+		d := m.host.deals[m.second]
+		m.host.mu.Unlock()
+		d.end(errSilent)
+		time.Sleep(time.Second)
+		m.mu.Lock()
+		m.fate = nil
+		m.mu.Unlock()
+		if n := <-heard; n == 0 {
+			t.Error("the node has an answer and does not know what the worker holds")
+		}
+	})
 }

@@ -462,11 +462,28 @@ func (h *HostSide) Leave(w Hands) {
 	}
 }
 
-// Lose ends the work of a worker of entities that has disappeared. unseen are hand-overs that
-// cannot have reached the worker, as the worker numbers them.
-func (h *HostSide) Lose(w *EntityHands, unseen []uint64) {
-	for _, o := range h.outletsOf(w) {
-		o.lose(w.numbersFor(o, unseen))
+// Lose ends the work of a worker of entities that has disappeared. The caller has called Withdraw
+// before. unseen returns the hand-overs that cannot have reached the worker, as the worker numbers
+// them. A hand-over may still be on its way to this node. So Lose does not ask before the owner has
+// said that nothing more is on its way, or has been silent for too long. It does not block.
+func (h *HostSide) Lose(w *EntityHands, unseen func() []uint64) {
+	all := h.outletsOf(w)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx == nil || h.closed {
+		return // all sessions end
+	}
+	ctx := h.ctx
+	for _, o := range all {
+		h.running.Go(func() {
+			brief, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			select {
+			case <-o.withdrawn:
+			case <-brief.Done():
+			}
+			o.lose(w.numbersFor(o, unseen()))
+		})
 	}
 }
 
@@ -503,7 +520,9 @@ func (h *HostSide) hearQuestion(from model.NodeID, answer func([]byte)) {
 		ctx, cancel := context.WithTimeout(ctx, grace)
 		defer cancel()
 		if d := h.nameHeld(from); d != nil {
-			d.rest(ctx)
+			if d.rest(ctx); d.isOver() || ctx.Err() != nil {
+				return // the node may not know, so it asks again
+			}
 		}
 		answer([]byte{taken})
 	})

@@ -1,6 +1,7 @@
 package crew
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,14 @@ type callHand struct{ got chan uint64 }
 
 func (h callHand) Operate(o model.Operations) { h.got <- o.Generation }
 
+// late returns the hand-overs that have come since the test has looked at the first one.
+func (h callHand) late() (generations []uint64) {
+	for len(h.got) > 0 {
+		generations = append(generations, <-h.got)
+	}
+	return generations
+}
+
 // The owner learns whether a worker of another node has left or has disappeared with its calls. A
 // host that is about to stop has not died.
 func TestOwnerLearnsHowAWorkerEnds(t *testing.T) {
@@ -20,13 +29,22 @@ func TestOwnerLearnsHowAWorkerEnds(t *testing.T) {
 	alive := func(alive, stopping bool) func(model.NodeID) (bool, bool) {
 		return func(model.NodeID) (bool, bool) { return alive, stopping }
 	}
+	lose := func(unseen func(w *EntityHands, got uint64) []uint64) func(*HostSide, *OwnerSide, *EntityHands, uint64) {
+		return func(h *HostSide, _ *OwnerSide, w *EntityHands, got uint64) {
+			now, cancel := context.WithCancel(context.Background())
+			cancel()
+			h.Withdraw(now, w)
+			h.Lose(w, func() []uint64 { return unseen(w, got) })
+		}
+	}
 	for what, c := range map[string]struct {
 		end  func(h *HostSide, o *OwnerSide, w *EntityHands, got uint64)
 		want string
 	}{
 		"the worker leaves":              {func(h *HostSide, _ *OwnerSide, w *EntityHands, _ uint64) { h.Leave(w) }, "left"},
-		"the worker disappears":          {func(h *HostSide, _ *OwnerSide, w *EntityHands, _ uint64) { h.Lose(w, nil) }, "lost []"},
-		"the worker never got its calls": {func(h *HostSide, _ *OwnerSide, w *EntityHands, got uint64) { h.Lose(w, []uint64{got, 3}) }, "lost [77]"},
+		"the worker disappears":          {lose(func(*EntityHands, uint64) []uint64 { return nil }), "lost []"},
+		"the worker never got its calls": {lose(func(_ *EntityHands, got uint64) []uint64 { return []uint64{got, 3} }), "lost [77]"},
+		"another call is on its way":     {lose(func(w *EntityHands, _ uint64) []uint64 { return w.worker.(callHand).late() }), "lost [88]"},
 		"the node of the worker dies":    {func(_ *HostSide, o *OwnerSide, _ *EntityHands, _ uint64) { o.SetAlive(alive(false, false)) }, "lost []"},
 		"the node of the worker has stopped": {func(_ *HostSide, o *OwnerSide, _ *EntityHands, _ uint64) {
 			o.SetAlive(alive(true, true))
@@ -36,7 +54,7 @@ func TestOwnerLearnsHowAWorkerEnds(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var o office
-				worker := callHand{make(chan uint64, 1)}
+				worker := callHand{make(chan uint64, 9)}
 				none := func(model.RunID, uint64) {}
 				hands := NewEntityHands(worker, model.EntityOffer{Tenant: "default", Types: []model.EntityType{{Type: "entity:e"}}},
 					HandsConfig{Hold: none, Release: none, Slots: func() SharedSlots { return nil }})
@@ -55,7 +73,13 @@ func TestOwnerLearnsHowAWorkerEnds(t *testing.T) {
 					return at.callers[0]
 				}
 				until(t, "the worker joins", func() bool { return joined() != nil })
-				joined().Operate(model.Operations{Entity: model.Address{Tenant: "default", Type: "entity:e", Key: "k"}, Generation: 77})
+				operate := func(generation uint64) {
+					joined().Operate(model.Operations{Entity: model.Address{Tenant: "default", Type: "entity:e", Key: "k"}, Generation: generation})
+				}
+				operate(77)
+				at.mu.Lock()
+				at.withdraw = func(*guest) { operate(88) } // before the owner hears that the worker is gone
+				at.mu.Unlock()
 				c.end(h, o.nodes[owner].Owner, hands, <-worker.got)
 				until(t, "the worker ends", func() bool { at.mu.Lock(); defer at.mu.Unlock(); return len(at.ends) > 0 })
 				at.mu.Lock()

@@ -173,6 +173,35 @@ func TestEntityWorkerIsBusyUntilItsResultsAreOnTheWay(t *testing.T) {
 	}
 }
 
+// The same holds for an owner that gets the results of calls which the last owner has lost.
+func TestEntityWorkerIsBusyForTheNextOwner(t *testing.T) {
+	t.Parallel()
+	c := newCaller()
+	d := &deal{exchange: newExchange(nil, nodeID(2), model.RunID{1}, bySender)}
+	next := &outlet{deal: d, hands: c.hands}
+	c.hands.Operate(callsOf("entity:e", 7, 1))
+	c.hands.LoseOwn()
+	work := callsOf("entity:e", 70, 1)
+	c.hands.accept(&handOver{by: next, entity: work.Entity, generation: 70}, work)
+
+	full, cancel := context.WithCancel(t.Context())
+	for range mostParcels {
+		d.post(parcel{Kind: fromWorker})
+	}
+	finished := make(chan error)
+	go func() { finished <- c.hands.FinishCalls(full, model.Operated{Entity: work.Entity, Generation: 7}) }()
+	for d.waiters() == 0 {
+		runtime.Gosched()
+	}
+	if !c.hands.isBusyFor(next) {
+		t.Error("the results wait for room, and the worker is not busy")
+	}
+	cancel()
+	if err := <-finished; err == nil || c.hands.isBusyFor(next) {
+		t.Errorf("the worker is busy, or the results were sent: %v", err)
+	}
+}
+
 // waiters returns 1 if a caller waits for room, else 0.
 func (x *exchange) waiters() int {
 	x.mu.Lock()

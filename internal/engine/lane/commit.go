@@ -164,7 +164,7 @@ func (l *Lane) finishBatch(now model.Time, res store.Committed) {
 func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	run := b.batch.Starts[x.Index].Start.Run
 	e := l.entries[b.batch.Starts[x.Index].Start.Address]
-	b.effects = deleteEffects(b.effects, e, run)
+	b.effects = deleteEffects(b.effects, run)
 	b.dropFacts(run)
 
 	for _, in := range b.inputs {
@@ -186,14 +186,12 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 }
 
 // deleteEffects removes the activation of a run that did not start, the hand-over of its task, and
-// the answer to the caller of the start. It also removes the stops of claims of the entry: they
-// are claims of the run that is still the current one.
-func deleteEffects(fs []effect, e *entry, run model.RunID) []effect {
+// the answer to the caller of the start.
+func deleteEffects(fs []effect, run model.RunID) []effect {
 	kept := fs[:0]
 	for _, f := range fs {
 		switch {
 		case (f.kind == effActivate || f.kind == effExecute) && f.run == run:
-		case f.kind == effStop && f.entry == e:
 		case (f.kind == effAnswer || f.kind == effAwait) && f.answer.Answer.Run == run && !f.answer.Answer.Existing:
 		default:
 			kept = append(kept, f)

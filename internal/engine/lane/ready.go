@@ -101,7 +101,7 @@ func (l *Lane) mayAssumeAbsent(e *entry, in *messageInput) bool {
 	return in.is(model.MessageStart) && !e.isEntity() && !in.origin.remote() && !in.lookup.checked && !in.once() &&
 		in.origin.message.Terms == nil &&
 		// if one of these is not true, the lane knows that the address has a run
-		!e.reading.history && !e.wait.worker && !e.wait.room && !e.wait.slot && e.hold.free()
+		!e.reading.history && !e.wait.worker && !e.wait.room && !e.wait.slot && e.hold.free() && e.tasks.posted.len() == 0
 }
 
 // serveBacklog applies waiting inputs, entry by entry in turn.
