@@ -35,7 +35,10 @@ type Worker interface {
 	// Retry tells the worker that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)
 	// Evict takes a run from the worker, because the run was closed, has moved to another owner, or
-	// cannot continue here. Running steps may finish; the engine drops their outcome.
+	// cannot continue here. Running steps may finish, and the engine drops outcomes that the worker
+	// reports in this generation. If the worker gets the run again, it must not run the body of a
+	// step beside an earlier execution that still runs. It may report the success of that execution
+	// in the new generation.
 	Evict(run model.RunID, generation uint64, reason string)
 	// Taken answers a turn that recorded no event. Such a turn had only waits or timers, or said
 	// that the run is blocked. The engine has applied the turn. If the turn had something to store,

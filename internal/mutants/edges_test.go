@@ -33,8 +33,8 @@ var edges = []mutant{
 	{
 		name:  "Close waits for steps that could not start",
 		file:  "internal/replay/body.go",
-		old:   "		r.giveBackLocked()\n		return\n",
-		new:   "		r.mu.Unlock()\n		return\n",
+		old:   "	r.giveBackLocked()\n",
+		new:   "	r.mu.Unlock()\n",
 		tests: [][]string{sdkTest("TestCloseWhileStepsWait$")},
 	},
 	{

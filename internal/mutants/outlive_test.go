@@ -2,6 +2,7 @@ package mutants
 
 var (
 	lossTest    = []string{"./internal/replay", "-run", "TestNoBodyRepeatsAfterALoss$|TestOutcomesOfLostAttempts$|TestActivationsWait"}
+	toldTest    = []string{"./internal/replay", "-run", "TestStepWaitsForABody|TestFailureOfABodyThatWasToldToEnd$|TestCloseWhileAStepWaitsForABody$"}
 	reunionTest = []string{"./internal/engine/lane", "-run", "TestReunion|TestKeptRunsChange$|TestClaimsOfReturningWorkers$"}
 	diesTest    = []string{"./internal/remote", "-run", "TestServerDiesUnderLoad$|TestWorkersOutliveTheirServer$"}
 	closingTest = []string{"./internal/remote", "-run", "TestNewsAtTheEndOfARun$|TestEndedRunsLeaveTheWorker$"}
@@ -12,8 +13,8 @@ var outlive = []mutant{
 	{
 		name:  "a kept attempt has no number",
 		file:  "internal/replay/adopt.go",
-		old:   "attemptKey{r.start.Run, c.Event.ID, c.Event.Attempt}, nil)",
-		new:   "attemptKey{r.start.Run, c.Event.ID, 1}, nil)",
+		old:   "attemptKey{r.start.Run, c.Event.ID, c.Event.Attempt}, nil,",
+		new:   "attemptKey{r.start.Run, c.Event.ID, 1}, nil,",
 		tests: [][]string{lossTest},
 	},
 	{
@@ -26,9 +27,44 @@ var outlive = []mutant{
 	{
 		name:  "an activation that waits for a body lets the next one begin",
 		file:  "internal/replay/adopt.go",
-		old:   "if r.unloaded || !r.lost && r.predecessor.Load() == nil {",
-		new:   "if r.unloaded || !r.lost {",
+		old:   "if r.unloaded || !r.lost && r.inline == nil && r.bodies.Load() == 0 && r.predecessor.Load() == nil {",
+		new:   "if r.unloaded || !r.lost && r.inline == nil && r.bodies.Load() == 0 {",
 		tests: [][]string{lossTest},
+	},
+	{
+		name:  "a step that the engine takes back runs again beside its body",
+		file:  "internal/replay/adopt.go",
+		old:   "			a.kept = r.w.kept.add(attemptKey{r.start.Run, a.id, a.attempt + 1}, a.body, !r.lost)\n",
+		new:   "			if r.lost {\n				a.kept = r.w.kept.add(attemptKey{r.start.Run, a.id, a.attempt + 1}, a.body, !r.lost)\n			}\n",
+		tests: [][]string{toldTest},
+	},
+	{
+		name:  "an inline step that the engine takes back runs again beside its body",
+		file:  "internal/replay/adopt.go",
+		old:   "!r.lost && r.inline == nil && r.bodies.Load() == 0 && r.pred",
+		new:   "!r.lost && r.bodies.Load() == 0 && r.pred",
+		tests: [][]string{toldTest},
+	},
+	{
+		name:  "an activation begins before the one before it has handed over its bodies",
+		file:  "internal/replay/adopt.go",
+		old:   "!r.lost && r.inline == nil && r.bodies.Load() == 0 && r.pred",
+		new:   "!r.lost && r.inline == nil && r.pred",
+		tests: [][]string{toldTest},
+	},
+	{
+		name:  "a step fails because the engine took its run back",
+		file:  "internal/replay/adopt.go",
+		old:   "return !k.told || k.outcome.Event.Kind == model.EventStepCompleted",
+		new:   "return true",
+		tests: [][]string{toldTest},
+	},
+	{
+		name:  "a worker that closes runs a body again",
+		file:  "internal/replay/adopt.go",
+		old:   "if r.w.draining.Load() && a.kept == nil {",
+		new:   "if false {",
+		tests: [][]string{toldTest},
 	},
 	{
 		name:  "a kept run is read for any worker",

@@ -11,15 +11,25 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A server that restarts loses its sessions with workers, and hands the same runs out again a
-// moment later. Until the server hands out a run again, the run is called lost. The worker lets the
-// bodies of the steps of a lost run continue, and keeps the outcomes that the server has not
-// confirmed. When the server activates the run here again, the worker replays its code. For a step
-// whose attempt the worker has kept, it does not run the body again. The step waits for the running
-// body, or takes the kept outcome.
+// A worker may lose a run while bodies of its steps run, and get the same run again a moment later.
+// There are two ways to lose a run:
+//
+//   - A server that restarts loses its sessions with workers (Worker.Lose). Until the server hands
+//     out the run again, the run is called lost. The worker lets the bodies of a lost run continue,
+//     and keeps the outcomes that the server has not confirmed.
+//   - The engine takes the run back (Worker.Evict), for example because its node has lost its
+//     lease. The worker tells the bodies to end, except for an inline body, but they may ignore
+//     that. A body that was told to end may fail because of that, so the worker keeps only
+//     successes.
+//
+// When the run is activated here again, the worker replays its code. For a step whose attempt the
+// worker has kept, it does not run the body again. The step waits for the running body, or takes
+// the kept outcome. If a body that was told to end has failed, the step runs the body again. So two
+// executions of the body of one attempt never run in this worker at the same time.
 
 // keepFor is how long the worker keeps the attempts of a lost run. If the run is not activated here
-// within that time, another worker has it, or it is over.
+// within that time, another worker has it, or it is over. Then the worker tells the bodies to end.
+// It also keeps the success of a body that was told to end for that long.
 const keepFor = time.Minute
 
 // attemptKey identifies an attempt of a step.
@@ -29,30 +39,33 @@ type attemptKey struct {
 	number int // counts from 1
 }
 
-// keptAttempt is an attempt of a lost run. Its body still runs, or the worker has its outcome.
+// keptAttempt is an attempt of a run that the worker has lost. Its body still runs, or the worker
+// has its outcome.
 type keptAttempt struct {
-	body    *StepContext // nil when the body had ended before the run was lost
-	done    chan struct{}
+	key    attemptKey
+	body   *StepContext  // nil when the body had ended before the run was lost
+	done   chan struct{} // closed when the body has ended
+	expiry *time.Timer
+
 	outcome model.Command // set before done is closed
-	expiry  *time.Timer
+	// Guarded by the mutex of keptAttempts.
+	told  bool // the worker has told the body to end, so a failure of the body means nothing
+	ended bool
 }
 
-// finish sets the outcome.
-func (k *keptAttempt) finish(outcome model.Command) {
-	k.outcome = outcome
-	close(k.done)
-}
-
-// wait returns the outcome. If ctx ends first, wait ends the context of the body, and still waits
-// for the body to return.
-func (k *keptAttempt) wait(ctx context.Context) model.Command {
+// wait returns the outcome of the body. If ctx ends first, wait ends the context of the body, and
+// still waits for the body to return. ok is false if the outcome means nothing: the worker had told
+// the body to end, and the body has failed.
+func (s *keptAttempts) wait(ctx context.Context, k *keptAttempt) (outcome model.Command, ok bool) {
 	select {
 	case <-k.done:
 	case <-ctx.Done():
 		k.end(context.Cause(ctx))
 		<-k.done
 	}
-	return k.outcome
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return k.outcome, k.isValid()
 }
 
 func (k *keptAttempt) end(cause error) {
@@ -61,7 +74,12 @@ func (k *keptAttempt) end(cause error) {
 	}
 }
 
-// keptAttempts are the attempts of lost runs. The zero value has none.
+// isValid reports whether the outcome says something about the step. The caller holds the lock.
+func (k *keptAttempt) isValid() bool {
+	return !k.told || k.outcome.Event.Kind == model.EventStepCompleted
+}
+
+// keptAttempts are the attempts of runs that the worker has lost. The zero value has none.
 type keptAttempts struct {
 	count atomic.Int64 // read without the lock, because every step reads it
 
@@ -70,16 +88,18 @@ type keptAttempts struct {
 	closed bool
 }
 
-// add keeps an attempt. If there is an older attempt with the same key, add replaces it: both get
-// the same outcome. After close, add interrupts the body instead: no activation will take it.
-func (s *keptAttempts) add(key attemptKey, body *StepContext) *keptAttempt {
-	k := &keptAttempt{body: body, done: make(chan struct{})}
+// add keeps an attempt. told says that the worker has told its body to end. If there is an older
+// attempt with the same key, add replaces it: both get the same outcome. After close, add
+// interrupts the body instead: no activation will take it.
+func (s *keptAttempts) add(key attemptKey, body *StepContext, told bool) *keptAttempt {
+	k := &keptAttempt{key: key, body: body, done: make(chan struct{}), told: told}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		k.end(errShutdown)
 		return k
 	}
+
 	if s.all == nil {
 		s.all = map[attemptKey]*keptAttempt{}
 	}
@@ -88,8 +108,26 @@ func (s *keptAttempts) add(key attemptKey, body *StepContext) *keptAttempt {
 	}
 	s.all[key] = k
 	s.count.Store(int64(len(s.all)))
-	k.expiry = time.AfterFunc(keepFor, func() { s.expire(key, k) })
+	k.expiry = time.AfterFunc(keepFor, func() { s.expire(k) })
+
 	return k
+}
+
+// finish sets the outcome of an attempt. It drops an outcome that means nothing. The success of a
+// body that was told to end may come late, so the worker keeps it from now on for keepFor.
+func (s *keptAttempts) finish(k *keptAttempt, outcome model.Command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.outcome, k.ended = outcome, true
+	close(k.done)
+	switch {
+	case s.all[k.key] != k: // an activation has taken the attempt, or the worker is closed
+	case !k.isValid():
+		k.expiry.Stop()
+		s.remove(k.key)
+	case k.told:
+		k.expiry.Reset(keepFor)
+	}
 }
 
 // has reports whether an attempt is kept for a step.
@@ -129,15 +167,17 @@ func (s *keptAttempts) take(key attemptKey) *keptAttempt {
 	return k
 }
 
-// expire gives up on an attempt that no activation has taken in time.
-func (s *keptAttempts) expire(key attemptKey, k *keptAttempt) {
+// expire gives up on an attempt that no activation has taken in time. It tells a running body to
+// end, and forgets the attempt only when the body has ended, because the run may still come back.
+func (s *keptAttempts) expire(k *keptAttempt) {
 	s.mu.Lock()
-	mine := s.all[key] == k
-	if mine {
-		s.remove(key)
-	}
-	s.mu.Unlock()
-	if mine {
+	defer s.mu.Unlock()
+	switch {
+	case s.all[k.key] != k:
+	case k.ended:
+		s.remove(k.key)
+	default:
+		k.told = true
 		k.end(errNotActivated)
 	}
 }
@@ -162,7 +202,11 @@ func (s *keptAttempts) close() {
 	}
 }
 
-var errNotActivated = fmt.Errorf("%w: the run was lost with its server and was not activated here again", ErrCanceled)
+// The causes with which the worker tells bodies of runs that it has lost to end.
+var (
+	errNotActivated = fmt.Errorf("%w: the run was lost with its server and was not activated here again", ErrCanceled)
+	errTakenBack    = fmt.Errorf("%w: the run was unloaded", ErrCanceled)
+)
 
 // Lose takes away a run whose owner has lost the session with this worker. The worker keeps the
 // bodies that still run: if the run is activated here again, its steps continue instead of starting
@@ -205,9 +249,9 @@ func (r *run) stopInline() {
 }
 
 // handOverTo makes a new activation of the run wait until this activation has handed over its
-// attempts. The new activation must wait if this activation is lost, or if this activation itself
-// waits for an earlier one. handOverTo returns false in all other cases, and if this activation is
-// already unloaded.
+// attempts. The new activation must wait if this activation is lost, if it runs a body, or if it
+// waits for an earlier activation itself. handOverTo returns false in all other cases, and if this
+// activation is already unloaded.
 func (r *run) handOverTo(next *run) bool {
 	if !r.precede(next) {
 		return false
@@ -221,7 +265,7 @@ func (r *run) handOverTo(next *run) bool {
 func (r *run) precede(next *run) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.unloaded || !r.lost && r.predecessor.Load() == nil {
+	if r.unloaded || !r.lost && r.inline == nil && r.bodies.Load() == 0 && r.predecessor.Load() == nil {
 		return false
 	}
 	r.successor = next
@@ -248,36 +292,47 @@ func (r *run) forPredecessors(do func(*run)) {
 	}
 }
 
-// keepAttempts keeps the attempts of a lost run. The caller has the baton.
+// keepAttempts keeps the attempts of a run that the worker has lost. If the engine has taken the
+// run back, it may have refused the outcomes that were reported, so keepAttempts keeps only the
+// others. The caller has the baton.
 func (r *run) keepAttempts() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range r.sent {
-		r.keepOutcome(c)
+	if r.lost {
+		for _, c := range r.sent {
+			r.keepOutcomeLocked(c)
+		}
 	}
 	for _, commands := range [][]model.Command{r.m.commands, r.done} {
 		for i := range commands {
-			r.keepOutcome(&commands[i])
+			r.keepOutcomeLocked(&commands[i])
 		}
 	}
 
-	cause := fmt.Errorf("%w: the run was lost with its server", ErrCanceled)
+	if r.bodies.Load() == 0 {
+		return
+	}
 	for a := range r.m.asks.all() {
-		switch {
-		case a.kind != askStep || a.state != stepRunning || !a.launched || a.dropped:
-		case a.body == nil: // the attempt waits for limits or a slot, and has not begun
-			r.abandonLocked(a, cause)
-		default:
-			a.kept = r.w.kept.add(attemptKey{r.start.Run, a.id, a.attempt + 1}, a.body)
+		if a.kind != askStep || a.state != stepRunning || !a.launched || a.dropped {
+			continue
+		}
+		begun := a.body != nil // otherwise the attempt waits for limits or a slot
+		if begun {
+			a.kept = r.w.kept.add(attemptKey{r.start.Run, a.id, a.attempt + 1}, a.body, !r.lost)
+		}
+		if !begun || !r.lost {
+			r.abandonLocked(a, errTakenBack)
 		}
 	}
 }
 
-// keepOutcome keeps what a body returned.
-func (r *run) keepOutcome(c *model.Command) {
-	if isOutcome(c) {
-		r.w.kept.add(attemptKey{r.start.Run, c.Event.ID, c.Event.Attempt}, nil).finish(*c)
+// keepOutcomeLocked keeps what a body returned. The caller holds the lock of the run.
+func (r *run) keepOutcomeLocked(c *model.Command) {
+	if !isOutcome(c) {
+		return
 	}
+	k := r.w.kept.add(attemptKey{r.start.Run, c.Event.ID, c.Event.Attempt}, nil, !r.lost)
+	r.w.kept.finish(k, *c)
 }
 
 // isOutcome reports whether a command records how an attempt of a body ended.
@@ -290,17 +345,42 @@ func isOutcome(c *model.Command) bool {
 	}
 }
 
-// adopt reports the outcome of a kept attempt as the outcome of this attempt. p is not nil if this
-// attempt has passed limits or a breaker.
-func (r *run) adopt(j job, p *passage, outcome model.Command) {
-	if p != nil {
-		var err error
-		if f := outcome.Event.Failure; f != nil {
-			err = f
+// adopt waits for a kept attempt, and reports its outcome as the outcome of this attempt. p is not
+// nil if this attempt has passed limits or a breaker. adopt returns false if the outcome means
+// nothing and the body must run again.
+func (j job) adopt(ctx *StepContext, p *passage, kept *keptAttempt) bool {
+	r, a := j.m.r, j.a
+	outcome, ok := r.w.kept.wait(ctx, kept)
+	if ok {
+		if p != nil {
+			var err error
+			if f := outcome.Event.Failure; f != nil {
+				err = f
+			}
+			p.leave(true, err)
 		}
-		p.leave(true, err)
+		r.reportCommand(j, outcome)
+		return true
 	}
-	r.reportCommand(j, outcome)
+
+	// The body must not run again if the code has given up on it.
+	if ctx.Err() != nil {
+		if p != nil {
+			p.leave(false, nil)
+		}
+		r.reportOutcome(j, model.Payload{}, context.Cause(ctx))
+		return true
+	}
+
+	r.mu.Lock()
+	if r.w.draining.Load() && a.kept == nil {
+		a.body = nil
+		j.skipLocked(p)
+		return true
+	}
+	r.mu.Unlock()
+
+	return false
 }
 
 // noteSent remembers outcomes that are reported, until the owner confirms them. The caller holds

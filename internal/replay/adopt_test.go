@@ -371,3 +371,142 @@ func TestOutcomesOfLostAttempts(t *testing.T) {
 		})
 	})
 }
+
+// ignoring runs a test like bubble, of a step whose body ignores that it is told to end. The test
+// fails if the body runs twice. A step that is not inline has a coroutine beside it.
+func ignoring(t *testing.T, inline bool, opt func(*replay.Step), test func(e *engine)) {
+	t.Helper()
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		if inline {
+			return e.step(x, "a", opt)
+		}
+		beside(x)
+		f := x.StepFuture(e.stepOf("a", opt))
+		return "out-a", x.Get(f)
+	}, func(e *engine) {
+		test(e)
+		e.settle()
+		for id, n := range e.ran {
+			if n > 1 {
+				t.Errorf("the body of %s ran %d times", id, n)
+			}
+		}
+	})
+}
+
+// The engine takes a run back while the body of a step runs, which ignores that, and gives the run
+// to the same worker again. The step waits for the body, and takes its outcome.
+func TestStepWaitsForABodyThatIgnoresItsEnd(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(e *engine)
+	}{
+		{"taken back once", func(e *engine) { e.takeBack(); e.reactivate(-1) }},
+		{"taken back twice", func(e *engine) {
+			for range 2 {
+				e.takeBack()
+				e.reactivate(-1)
+			}
+		}},
+		{"taken back and lost", func(e *engine) { e.takeBack(); e.reactivate(-1); e.lose(); e.reactivate(-1) }},
+		{"lost and taken back", func(e *engine) { e.lose(); e.reactivate(-1); e.takeBack(); e.reactivate(-1) }},
+		{"the body ends first", func(e *engine) { e.takeBack(); e.letGo(0); e.reactivate(-1) }},
+		{"the body takes hours", func(e *engine) {
+			e.takeBack()
+			pass(time.Hour)
+			e.letGo(0)
+			pass(30 * time.Second)
+			e.reactivate(-1)
+		}},
+		{"not activated for hours", func(e *engine) { e.takeBack(); pass(time.Hour); e.reactivate(-1); pass(time.Hour) }},
+		{"without an eviction", func(e *engine) { e.reactivate(-1) }},
+		{"at the same time", func(e *engine) { e.w.Evict(e.start.Run, e.gen, "moved"); e.reactivate(-1) }},
+	} {
+		for _, inline := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s inline=%v", c.name, inline), func(t *testing.T) {
+				ignoring(t, inline, func(*replay.Step) {}, func(e *engine) {
+					c.do(e)
+					e.settle()
+					e.wantClosed(t, model.Completed, "out-a")
+				})
+			})
+		}
+	}
+}
+
+// A body fails after the engine has taken back its run. It may have failed because it was told to
+// end, so the failure is no outcome of the step, and the next activation runs the body again.
+func TestFailureOfABodyThatWasToldToEnd(t *testing.T) {
+	for _, inline := range []bool{true, false} {
+		for _, waits := range []bool{true, false} {
+			t.Run(fmt.Sprintf("inline=%v waits=%v", inline, waits), func(t *testing.T) {
+				failed := false
+				bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+					s := e.stepOf("a", func(st *replay.Step) { st.Policy = &replay.Policy{MaxAttempts: 1} })
+					body := s.Body
+					s.Body = func(ctx context.Context) (model.Payload, error) {
+						out, err := body(ctx)
+						if !failed {
+							failed = true
+							return model.Payload{}, errors.New("told to end")
+						}
+						return out, err
+					}
+					if inline {
+						out, err := x.Step(s)
+						return string(out.Data), err
+					}
+					beside(x)
+					f := x.StepFuture(s)
+					return "out-a", x.Get(f)
+				}, func(e *engine) {
+					e.takeBack()
+					if !waits {
+						e.letGo(0)
+					}
+					e.reactivate(-1)
+					e.settle()
+					e.wantClosed(t, model.Completed, "out-a")
+				})
+			})
+		}
+	}
+}
+
+// A cancel request reaches a step that waits for a body which ignores its end. The code continues
+// without the body, and the body does not run again.
+func TestCancelWhileAStepWaitsForABody(t *testing.T) {
+	ignoring(t, false, func(*replay.Step) {}, func(e *engine) {
+		e.takeBack()
+		e.reactivate(-1)
+		e.inject(model.Event{Kind: model.EventCancelRequest})
+		e.deliver(1)
+		for len(e.reports) > 0 {
+			e.apply()
+		}
+		if e.end == nil || e.end.Status != model.Canceled {
+			t.Fatalf("closed as %+v", e.end)
+		}
+	})
+}
+
+// A worker that closes does not run the body of a step again that waits for an earlier execution of
+// the body.
+func TestCloseWhileAStepWaitsForABody(t *testing.T) {
+	ignoring(t, false, func(st *replay.Step) {
+		body := st.Body
+		st.Body = func(ctx context.Context) (model.Payload, error) {
+			_, _ = body(ctx)
+			return model.Payload{}, errors.New("told to end")
+		}
+	}, func(e *engine) {
+		e.takeBack()
+		e.reactivate(-1)
+		e.w.Drain()
+		e.letGo(0)
+		if !e.isReleased() || len(e.bodies) > 0 {
+			t.Errorf("released: %v, bodies: %d", e.isReleased(), len(e.bodies))
+		}
+		e.takeBack()
+	})
+}

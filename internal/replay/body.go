@@ -164,17 +164,7 @@ func (j job) run() {
 	p := a.passage.Swap(nil)
 	// The attempt must not begin: the code gave up on it, the worker drains, or the run is gone.
 	if a.dropped || r.w.draining.Load() || p != nil && (r.evicted || r.m != j.m) {
-		if p != nil {
-			defer p.leave(false, nil)
-		}
-		if !a.dropped {
-			// The run is not idle, because the next worker that holds it must run the step.
-			j.m.skipped.Add(1)
-			r.running.Add(-1)
-		}
-		a.launched = false
-		r.bodies.Add(-1)
-		r.giveBackLocked()
+		j.skipLocked(p)
 		return
 	}
 
@@ -189,15 +179,32 @@ func (j job) run() {
 		defer p.leaveOnExit()
 	}
 	defer ctx.end(nil)
-	if kept != nil {
-		r.adopt(j, p, kept.wait(ctx))
+	if kept != nil && j.adopt(ctx, p, kept) {
 		return
 	}
+
 	out, err := r.w.attempt(ctx, a)
 	if p != nil {
 		p.leave(true, err)
 	}
 	r.reportOutcome(j, out, err)
+}
+
+// skipLocked ends an attempt that does not begin. p is not nil if the attempt has passed limits or
+// a breaker. The caller holds the lock of the run, and skipLocked unlocks it.
+func (j job) skipLocked(p *passage) {
+	r, a := j.m.r, j.a
+	if p != nil {
+		defer p.leave(false, nil)
+	}
+	if !a.dropped {
+		// The run is not idle, because the next worker that holds it must run the step.
+		j.m.skipped.Add(1)
+		r.running.Add(-1)
+	}
+	a.launched = false
+	r.bodies.Add(-1)
+	r.giveBackLocked()
 }
 
 // attempt calls the body with its time-out.
@@ -258,10 +265,10 @@ func (r *run) reportCommand(j job, cmd model.Command) {
 		r.bodies.Add(-1)
 		switch {
 		case a.kept != nil:
-			a.kept.finish(cmd)
+			r.w.kept.finish(a.kept, cmd)
 			a.kept = nil
-		case r.lost && r.m == m && !a.dropped:
-			// the run is lost: its unload keeps the outcome
+		case r.evicted && r.m == m && !a.dropped:
+			// the worker has lost the run: its unload keeps the outcome
 			r.done, r.authors = append(r.done, cmd), append(r.authors, a)
 		}
 		return

@@ -58,6 +58,7 @@ type engine struct {
 	bodies []*body // blocked bodies
 	auto   bool    // bodies do not block
 	ran    map[string]int
+	runs   map[string]int // executions of bodies that run now, by attempt
 	// attempts that the code gave up on
 	interrupted map[string]bool
 	commits     int
@@ -75,9 +76,13 @@ type answer struct {
 }
 
 type body struct {
+	ctx  context.Context //nolint:containedctx // it is what the body is told
 	name string
 	free chan struct{}
 }
+
+// isTold reports whether the worker has told the body to end.
+func (b *body) isTold() bool { return b.ctx.Err() != nil }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -85,7 +90,7 @@ func newEngine(code replay.Code) *engine {
 	return &engine{
 		code: code, timers: map[string]model.Time{}, retries: map[string]int64{}, sent: map[string]bool{}, retried: map[string]bool{}, children: map[string]bool{}, tasks: map[string]*queued{},
 		locks: map[string]*model.Event{}, calls: map[string]model.Event{},
-		ran: map[string]int{}, interrupted: map[string]bool{}, hold: make(chan struct{}), answers: map[uint64]answer{}, place: map[string]*model.Failure{},
+		ran: map[string]int{}, runs: map[string]int{}, interrupted: map[string]bool{}, hold: make(chan struct{}), answers: map[uint64]answer{}, place: map[string]*model.Failure{},
 		start: model.Start{
 			Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}, At: model.TimeOf(epoch),
 			Input: model.Payload{Data: []byte(`"in"`)},
@@ -181,6 +186,18 @@ func (e *engine) lose() {
 	e.reports, e.held = nil, false
 	e.mu.Unlock()
 	e.w.Lose(e.start.Run, gen)
+	synctest.Wait()
+}
+
+// takeBack takes the run from the worker, as an engine whose node has lost its lease does. Reports
+// of the worker that the engine has not committed are lost.
+func (e *engine) takeBack() {
+	e.mu.Lock()
+	gen := e.gen
+	e.gen++
+	e.reports, e.held = nil, false
+	e.mu.Unlock()
+	e.w.Evict(e.start.Run, gen, "the node lost its lease")
 	synctest.Wait()
 }
 
@@ -367,8 +384,8 @@ func (e *engine) mayPreview() bool {
 // preview brings the next events to the worker before they are committed.
 func (e *engine) preview(n int) {
 	e.mu.Lock()
-	if len(e.bodies) > len(e.interrupted) {
-		e.problem("a preview while %d bodies run", len(e.bodies))
+	if i := slices.IndexFunc(e.bodies, func(b *body) bool { return !b.isTold() }); i >= 0 {
+		e.problem("a preview while the body of %s runs", e.bodies[i].name)
 	}
 	events := slices.Clone(e.events[e.told : e.told+n])
 	e.told += n
@@ -504,10 +521,13 @@ func (e *engine) stepOf(name string, opts ...func(*replay.Step)) *replay.Step {
 		e.mu.Lock()
 		id := fmt.Sprintf("%s@%d", info.IdempotencyKey(), info.Attempt())
 		e.ran[id]++
+		if e.runs[id]++; e.runs[id] > 1 {
+			e.problem("the body of %s runs beside itself", id)
+		}
 		if e.held && e.sure < e.told {
 			e.problem("step %s begins while the worker has a preview", id)
 		}
-		b := &body{name: name, free: make(chan struct{})}
+		b := &body{ctx: ctx, name: name, free: make(chan struct{})}
 		auto := e.auto
 		if !auto {
 			e.bodies = append(e.bodies, b)
@@ -516,10 +536,11 @@ func (e *engine) stepOf(name string, opts ...func(*replay.Step)) *replay.Step {
 		if !auto {
 			<-b.free
 		}
-		if ctx.Err() != nil {
-			e.mu.Lock()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.runs[id]--
+		if b.isTold() {
 			e.interrupted[id] = true
-			e.mu.Unlock()
 		}
 		return payload("out-" + name), nil
 	}

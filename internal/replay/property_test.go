@@ -151,6 +151,14 @@ func (s *sim) actions() []func() {
 		})
 	}
 
+	if s.evictions > 0 && e.held {
+		add(func() { // bodies that ignore that they are told to end
+			s.evictions--
+			s.lost = true
+			e.takeBack()
+		})
+	}
+
 	if s.losses > 0 && e.held {
 		add(func() { s.losses--; e.lose() })
 	}

@@ -49,7 +49,7 @@ type run struct {
 	vague    bool
 	released bool // the worker has asked the engine to take the run back
 	retell   bool // report the waits again: a step has passed the gate, or the waits were unsure
-	// For runs whose owner may restart; see adopt.go.
+	// For runs that come back; see adopt.go.
 	lost     bool // the owner has lost the session with this worker
 	unloaded bool // this worker no longer has the run
 
@@ -276,11 +276,7 @@ func (r *run) retire(end func()) {
 
 // unload ends the activation of the run on this worker.
 func (r *run) unload() {
-	if r.isLost() {
-		r.keepAttempts()
-	} else {
-		r.cancelBodies(r.m, "the run was unloaded")
-	}
+	r.keepAttempts()
 	r.m.unload()
 	r.forget()
 	r.w.flush()
@@ -294,12 +290,6 @@ func (r *run) unload() {
 	}
 	next.predecessor.Store(nil)
 	next.begin()
-}
-
-func (r *run) isLost() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.lost
 }
 
 // restart throws the machine away and replays. The events that the old machine has reported will

@@ -225,9 +225,8 @@ func (w *Worker) Activate(a *api.Activation) {
 	w.mu.Unlock()
 	begins := true
 	if old != nil {
-		if begins = !old.handOverTo(r); begins {
-			old.evict("activated again")
-		}
+		begins = !old.handOverTo(r)
+		old.evict("activated again")
 	}
 
 	if wakes {
