@@ -32,6 +32,13 @@ import (
 // It also keeps the success of a body that was told to end for that long.
 const keepFor = time.Minute
 
+// maxKept and maxKeptBytes bound the successes of bodies that were told to end. If there are more,
+// the worker forgets the rest, and runs their bodies again if their runs come back.
+const (
+	maxKept      = 10_000
+	maxKeptBytes = 64 << 20
+)
+
 // attemptKey identifies an attempt of a step.
 type attemptKey struct {
 	run    model.RunID
@@ -51,6 +58,7 @@ type keptAttempt struct {
 	// Guarded by the mutex of keptAttempts.
 	told  bool // the worker has told the body to end, so a failure of the body means nothing
 	ended bool
+	bytes int // of the outcome, if it counts for the bounds of keptAttempts
 }
 
 // wait returns the outcome of the body. If ctx ends first, wait ends the context of the body, and
@@ -86,6 +94,9 @@ type keptAttempts struct {
 	mu     sync.Mutex
 	all    map[attemptKey]*keptAttempt
 	closed bool
+	// successes counts kept successes of bodies that were told to end, and bytes adds up their
+	// sizes.
+	successes, bytes int
 }
 
 // add keeps an attempt. told says that the worker has told its body to end. If there is an older
@@ -105,6 +116,7 @@ func (s *keptAttempts) add(key attemptKey, body *StepContext, told bool) *keptAt
 	}
 	if old := s.all[key]; old != nil {
 		old.expiry.Stop()
+		s.remove(key)
 	}
 	s.all[key] = k
 	s.count.Store(int64(len(s.all)))
@@ -122,13 +134,25 @@ func (s *keptAttempts) finish(k *keptAttempt, outcome model.Command) {
 	close(k.done)
 	switch {
 	case s.all[k.key] != k: // an activation has taken the attempt, or the worker is closed
-	case !k.isValid():
+	case !k.isValid() || k.told && !s.hasRoom(&outcome):
 		k.expiry.Stop()
 		s.remove(k.key)
 	case k.told:
+		k.bytes = sizeOf(&outcome)
+		s.successes++
+		s.bytes += k.bytes
 		k.expiry.Reset(keepFor)
 	}
 }
+
+// hasRoom reports whether the worker may keep one more success of a body that was told to end. The
+// caller holds the lock.
+func (s *keptAttempts) hasRoom(outcome *model.Command) bool {
+	return s.successes < maxKept && s.bytes+sizeOf(outcome) <= maxKeptBytes
+}
+
+// sizeOf returns roughly how many bytes an outcome takes. It is never zero.
+func sizeOf(outcome *model.Command) int { return outcome.Event.Size() }
 
 // has reports whether an attempt is kept for a step.
 func (s *keptAttempts) has(key attemptKey) bool {
@@ -184,6 +208,10 @@ func (s *keptAttempts) expire(k *keptAttempt) {
 
 // remove forgets an attempt. The caller holds the lock.
 func (s *keptAttempts) remove(key attemptKey) {
+	if k := s.all[key]; k.bytes > 0 {
+		s.successes--
+		s.bytes -= k.bytes
+	}
 	delete(s.all, key)
 	s.count.Store(int64(len(s.all)))
 }
@@ -193,7 +221,7 @@ func (s *keptAttempts) remove(key attemptKey) {
 func (s *keptAttempts) close() {
 	s.mu.Lock()
 	all := s.all
-	s.all, s.closed = nil, true
+	s.all, s.closed, s.successes, s.bytes = nil, true, 0, 0
 	s.count.Store(0)
 	s.mu.Unlock()
 	for _, k := range all {
