@@ -78,7 +78,8 @@ func TestOwnerLearnsHowAWorkerEnds(t *testing.T) {
 				}
 				operate(77)
 				at.mu.Lock()
-				at.withdraw = func(*guest) { operate(88) } // before the owner hears that the worker is gone
+				// Another hand-over leaves before the owner hears that the worker is gone.
+				at.withdraw = func(*guest) { operate(88) }
 				at.mu.Unlock()
 				c.end(h, o.nodes[owner].Owner, hands, <-worker.got)
 				until(t, "the worker ends", func() bool { at.mu.Lock(); defer at.mu.Unlock(); return len(at.ends) > 0 })
