@@ -133,6 +133,15 @@ func (o *Out[T]) All() []T {
 	return all
 }
 
+// Unsent returns the items that are in no frame yet, in order.
+func (o *Out[T]) Unsent() []T {
+	all := make([]T, len(o.waiting))
+	for i := range o.waiting {
+		all[i] = o.waiting[i].value
+	}
+	return all
+}
+
 // Backlog returns how many items are kept, and their bytes.
 func (o *Out[T]) Backlog() (items, bytes int) { return o.count, o.waitingBytes + o.frameBytes }
 

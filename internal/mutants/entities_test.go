@@ -104,6 +104,13 @@ var entities = []mutant{
 		tests: [][]string{laneTest("TestCallersOfCallsThatKillTheirWorkers$")},
 	},
 	{
+		name:  "a refused batch loses a call that it sets aside",
+		file:  "internal/engine/lane/loss.go",
+		old:   "if it.Seq == 0 && n.Current(it) == nil {",
+		new:   "if it.Seq == 0 && n.Current(it) == nil && l == nil {",
+		tests: [][]string{laneTest("TestCallersOfCallsWhoseEndIsNotStored$")},
+	},
+	{
 		name:  "a remote worker that disappears has left in order",
 		file:  "internal/grpcapi/role_entities.go",
 		old:   "	r.session.Lose(r.unseen)\n",

@@ -510,3 +510,23 @@ func TestIsServed(t *testing.T) {
 		}
 	}
 }
+
+// A shard moves in the moment in which its owner hands over a run. The worker loses the run after
+// it has got it, and not before.
+func TestRunMovesWhileTheWorkerGetsIt(t *testing.T) {
+	t.Parallel()
+	worker, o := &hand{}, &outlet{}
+	held := map[uint64]bool{}
+	var hands *WorkflowHands
+	hands = NewWorkflowHands(worker, model.Offer{Tenant: "default"}, HandsConfig{
+		Hold: func(_ model.RunID, generation uint64) {
+			hands.loseMoved(o, time.Now().Add(time.Hour), func(model.Address) bool { return true })
+			held[generation] = true
+		},
+		Release: func(_ model.RunID, generation uint64) { delete(held, generation) },
+	})
+	hands.activate(o, activation(model.RunID{9}, 7))
+	if len(worker.activated) != 1 || len(worker.lost) != 2 || len(held) != 0 {
+		t.Errorf("the worker got %d runs and lost %v; the engine counts %v", len(worker.activated), worker.lost, held)
+	}
+}

@@ -253,6 +253,9 @@ func (h *WorkflowHands) activate(o *outlet, a *model.Activation) {
 	h.hold(run, generation)
 	a.Generation = generation
 	h.worker.Activate(a)
+	if h.find(generation) == nil {
+		h.takeBack(run, generation) // keep has come before the worker knew the run
+	}
 }
 
 // handed is a message about a hand-over.
@@ -296,14 +299,19 @@ func (h *WorkflowHands) lose(o *outlet, e *pb.Evict) error {
 // keep takes a run from its worker. If the worker is a Survivor, it keeps the running bodies of the
 // run for the next owner.
 func (h *WorkflowHands) keep(run model.RunID, generation uint64) {
-	survivor, ok := h.worker.(Survivor)
+	_, survives := h.worker.(Survivor)
 	h.mu.Lock()
-	if r := h.runs[generation]; r != nil && ok {
+	if r := h.runs[generation]; r != nil && survives {
 		h.left[run] = leftRun{r.address, r.given, time.Now()}
 	}
 	h.mu.Unlock()
 	h.forget(run, generation)
-	if ok {
+	h.takeBack(run, generation)
+}
+
+// takeBack tells the worker that the owner of a run is lost. It may do so twice.
+func (h *WorkflowHands) takeBack(run model.RunID, generation uint64) {
+	if survivor, ok := h.worker.(Survivor); ok {
 		survivor.Lose(run, generation)
 	} else {
 		h.worker.Evict(run, generation, "the owner of the run is lost")

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -91,4 +92,41 @@ func TestOwnerLearnsHowAWorkerEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A node with workers dies, and the owner of an entity hands over calls until it notices that. The
+// calls that it has not sent do not count. The first one may have arrived, so it counts.
+func TestCallsThatWereNeverSentToADeadNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o office
+		worker := newCaller()
+		host, owner := nodeID(1), nodeID(2)
+		var at place
+		h, _ := o.add(t, host, nil, func() []Hands { return []Hands{worker.hands} })
+		o.add(t, owner, &at, func() []Hands { return nil })
+		h.SetMembers(viewWith(owner, "other"))
+		until(t, "the worker joins", func() bool { return at.worker() != nil })
+		time.Sleep(time.Second)
+		o.mu.Lock()
+		o.fate = func(to model.NodeID, _ []byte) fate {
+			if to == host {
+				return lostQuestion
+			}
+			return arrives
+		}
+		o.mu.Unlock()
+
+		for generation := range uint64(3) {
+			at.worker().Operate(callsOf("entity:e", 77+generation, 1))
+			time.Sleep(time.Second)
+		}
+		o.nodes[owner].Owner.SetAlive(func(model.NodeID) (alive, stopping bool) { return false, false })
+		until(t, "the worker ends", func() bool { at.mu.Lock(); defer at.mu.Unlock(); return len(at.ends) > 0 })
+		at.mu.Lock()
+		defer at.mu.Unlock()
+		if !slices.Equal(at.ends, []string{"lost [78 79]"}) {
+			t.Errorf("the owner sees %q", at.ends)
+		}
+	})
 }

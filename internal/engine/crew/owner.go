@@ -198,9 +198,10 @@ func (c *contract) close(why error) {
 	c.owner.mu.Lock()
 	died := errors.Is(why, errGone) && !c.stopping
 	c.owner.mu.Unlock()
-	for _, r := range c.roles {
+	unsent := c.unsent()
+	for id, r := range c.roles {
 		if died {
-			r.membership().Lose(nil)
+			r.membership().Lose(unsent[id])
 		} else {
 			r.membership().Leave()
 		}
@@ -210,6 +211,28 @@ func (c *contract) close(why error) {
 	if c.owner.contracts[c.to] == c {
 		delete(c.owner.contracts, c.to)
 	}
+}
+
+// unsent returns the hand-overs of calls that this node has never sent to the host, by worker. A
+// host that dies is noticed when its lease has expired, and until then the owner may hand over many
+// calls. A hand-over that takes several parcels counts as sent.
+func (c *contract) unsent() map[uint64][]uint64 {
+	c.mu.Lock()
+	parcels := c.out.Unsent()
+	c.mu.Unlock()
+	all, part := map[uint64][]uint64{}, false
+	for i := range parcels {
+		p := &parcels[i]
+		whole := !part && !p.More
+		if part = p.More; p.Kind != toWorker || !whole {
+			continue
+		}
+		item, err := unpack(p, &pb.ServerItem{})
+		if o := item.GetOperations(); err == nil && o != nil {
+			all[p.Role] = append(all[p.Role], o.GetGeneration())
+		}
+	}
+	return all
 }
 
 // receive takes a parcel of the host.

@@ -162,7 +162,9 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	// The lock may have gone to the next section in the line, and that section may release it in
 	// the same batch.
 	isFreed := wasLocked && (!row.Locked() || row.Epoch != epoch) && !in.origin.remote()
-	if in.drops != nil && d.Answer.Failure == nil {
+	if d.Answer.Failure != nil {
+		in.drops = nil // the call stays
+	} else if in.drops != nil {
 		defer l.tellDropped(e, in.drops)
 	}
 	if m.Kind == model.MessageMailbox && m.Name == model.MailboxInterrupt && d.Answer.Failure == nil {

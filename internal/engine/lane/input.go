@@ -383,6 +383,9 @@ type suspectInput struct{ inputBase }
 type lossInput struct {
 	inputBase
 	losses []core.Loss
+	// The calls that the input has set aside. If the store refuses the batch, a call that existed
+	// only in memory exists only here.
+	aside []*core.Item
 }
 
 // quarantineInput stores why an address is quarantined.

@@ -36,7 +36,19 @@ func (l *Lane) Lose(now model.Time, id WorkerID, unseen []uint64) {
 // up the shard, the next owner does not learn of the last loss.
 func (l *Lane) countLosses(now model.Time, e *entry, losses []core.Loss) {
 	if len(losses) > 0 && !e.shard.draining {
-		l.take(now, e, &lossInput{inputBase{address: &e.address}, losses})
+		l.take(now, e, &lossInput{inputBase: inputBase{address: &e.address}, losses: losses})
+	}
+}
+
+func (in *lossInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
+	in.refuse(l, e.refusal())
+	l.finishInput(in)
+}
+
+// refuse tells the callers of calls that are set aside that the lane does not store that.
+func (in *lossInput) refuse(l *Lane, err error) {
+	for _, it := range in.aside {
+		l.refuseCall(it, *in.address, err, true)
 	}
 }
 
@@ -44,7 +56,14 @@ func (l *Lane) countLosses(now model.Time, e *entry, losses []core.Loss) {
 // its caller after the commit. A caller that the lane does not find by a request id or a step waits
 // in this process.
 func (in *lossInput) apply(l *Lane, now model.Time, e *entry) {
-	d, aside, why := e.actor.entity.CountLosses(in.losses, now)
+	n := e.actor.entity
+	for _, it := range in.aside { // from a batch that the store has refused
+		if it.Seq == 0 && n.Current(it) == nil {
+			n.Keep([]*core.Item{it})
+		}
+	}
+	d, aside, why := n.CountLosses(in.losses, now)
+	in.aside = aside
 	b := l.record(e, in, &d)
 	for i, it := range aside {
 		l.keepRefused(b, e, it.Message, why[i])

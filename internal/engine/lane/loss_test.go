@@ -383,3 +383,57 @@ func TestLossWhileTheShardMoves(t *testing.T) {
 	r.work()
 	r.wantState(a, "1;")
 }
+
+// A call that is only in memory is set aside, and its batch is not stored: the store refuses
+// another address, or the dead letter itself, or the lane ends. The caller hears that in each case.
+func TestCallersOfCallsWhoseEndIsNotStored(t *testing.T) {
+	t.Parallel()
+	plain := func(m *model.Message) { m.RequestID = "" }
+	for what, change := range map[string]func(*model.Message){"with request": func(*model.Message) {}, "plain": plain} {
+		third := func(t *testing.T) *rig {
+			t.Parallel()
+			r := newRig(t)
+			r.joinEntities(1)
+			r.operation(ledger("a"), "add", "bomb", "caller", change)
+			r.settle()
+			for w := range lane.WorkerID(2) {
+				r.wantMaking("bomb")
+				r.vanish(w + 1)
+			}
+			r.wantMaking("bomb")
+			r.operations = nil
+			return r
+		}
+
+		t.Run("a refused neighbour, "+what, func(t *testing.T) {
+			r := third(t)
+			r.refuse = poison("bad")
+			r.start(key("bad"), "bad")
+			r.vanish(3)
+			r.wantMaking()
+			r.wantPoison("caller")
+			if dead, n := r.deadCalls(), r.handed["bomb"]; len(dead) != 1 || n != 3 {
+				t.Errorf("%d workers got the call, dead letters %+v", n, dead)
+			}
+		})
+		t.Run("a refused dead letter, "+what, func(t *testing.T) {
+			r := third(t)
+			r.refuse = func(b *store.Batch) error {
+				if len(b.Deferred) > 0 {
+					return store.Errorf(store.Refused, "commit", "injected")
+				}
+				return nil
+			}
+			r.vanish(3)
+			r.wantAnswer("caller", "blocked")
+		})
+		t.Run("the lane ends, "+what, func(t *testing.T) {
+			r := third(t)
+			r.l.Lose(r.now, 3, nil)
+			r.take()
+			r.flush()
+			r.fail(store.Fenced)
+			r.wantErr("caller", lane.ErrNotOwner)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package lane_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/perdure/perdure/internal/model"
@@ -89,5 +90,34 @@ func TestDropOfASignalOfAFreshRun(t *testing.T) {
 	r.wantEvents(a, "signal_received go", "signal_taken s")
 	if x := r.current(a); x.Blocked != nil {
 		t.Errorf("the run is blocked: %s", x.Blocked)
+	}
+}
+
+// An operator drops a call that is only in memory, and the store refuses that. The entity is
+// quarantined, and the caller hears that, as the callers of its other calls do.
+func TestRefusedDropOfACallInMemory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a := ledger("a")
+	r.operation(a, "add", "1", "one")
+	r.settle()
+	call := &model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload("2"), RequestID: "two"}
+	at := r.now
+	r.l.Deliver(r.now, call, true, "two")
+	r.settle()
+	r.refuse = func(b *store.Batch) error {
+		if slices.ContainsFunc(b.Requests, func(q store.Reply) bool { return q.ID == "two" }) {
+			return store.Errorf(store.Refused, "commit", "injected")
+		}
+		return nil
+	}
+
+	drop := &model.Message{Kind: model.MessageMailbox, Name: model.MailboxDrop, To: a, ID: model.ItemID(0, at, call), RequestID: "drop"}
+	r.l.Deliver(r.now, drop, true, "drop")
+	r.take()
+	r.settle()
+	for _, caller := range []string{"one", "two", "drop"} {
+		r.wantAnswer(caller, "blocked")
 	}
 }

@@ -84,6 +84,10 @@ func (in *quarantineInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 // messages of other processes and shards.
 func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	blocked := e.refusal()
+	if in.drops != nil {
+		l.refuseCall(in.drops, e.address, blocked, true) // the entity no longer has the call
+		in.drops = nil
+	}
 	switch {
 	case in.isForced():
 		l.applyWatched(now, e, in)
