@@ -176,7 +176,7 @@ func (s *laneShell) carryOut(out *lane.Output) error {
 
 	// Workers come before callers: when a caller has its answer, the worker has the events.
 	for i := range out.Calls {
-		s.eng.workers.call(&out.Calls[i])
+		s.eng.workers.call(&out.Calls[i], out.Dead != nil)
 	}
 	s.eng.entityWorkers.call(out.Operate)
 	s.eng.entityWorkers.interrupt(out.Interrupts)

@@ -56,7 +56,8 @@ type far struct {
 	mu    sync.Mutex
 	lines int
 	line  *line
-	named []string // the names of its sessions, the last one first
+	named []string     // the names of its sessions, the last one first
+	lost  atomic.Int64 // runs that it has lost with their owner
 	open  map[model.RunID]*farRun
 	begun map[string]time.Time // when the body of a key began for the first time
 	times map[string]int       // how often the body of a key began
@@ -133,7 +134,7 @@ func (l *line) end(run model.RunID, generation uint64) {
 }
 
 func (l *line) Evict(model.RunID, uint64, string)                              {}
-func (l *line) Lose(model.RunID, uint64)                                       {}
+func (l *line) Lose(model.RunID, uint64)                                       { l.lost.Add(1) }
 func (l *line) Deliver(model.RunID, uint64, []model.Event)                     {}
 func (l *line) Retry(model.RunID, uint64, string)                              {}
 func (l *line) Taken(model.RunID, uint64)                                      {}

@@ -68,6 +68,36 @@ func TestReunionOfAServerThatLosesItsLease(t *testing.T) {
 	})
 }
 
+// A server loses its lease while one of its own workers runs the body of a step, and registers
+// again. Another worker has the code too, but the run goes back to the worker that runs the body.
+func TestServerWithARunningBodyLosesItsLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newServers(t)
+		server := r.serve()
+		w := newFar(t, "w", time.Minute)
+		w.connect(server.Engine)
+		time.Sleep(time.Second)
+		r.ownAll(server)
+		keys := r.keysOf(server, 20)
+		r.startKeys(server, keys...)
+		time.Sleep(time.Second)
+		other := newFar(t, "other", time.Second)
+		other.connect(server.Engine)
+		time.Sleep(time.Second)
+
+		r.fence(server)
+		r.finish(server, keys...)
+		if w.bodies() != len(keys) || other.bodies() != 0 {
+			t.Errorf("%d bodies began on the worker that held the runs, and %d on the other one", w.bodies(), other.bodies())
+		}
+		if lost := w.lost.Load(); int(lost) != len(keys) {
+			t.Errorf("the worker was told of %d runs that they are lost", lost)
+		}
+		r.close()
+	})
+}
+
 // A node whose runs are on workers of other nodes loses its lease, and registers again. It asks
 // these nodes before it hands over the runs, so no body begins a second time.
 func TestOwnerOfRunningBodiesLosesItsLease(t *testing.T) {

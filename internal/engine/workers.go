@@ -46,8 +46,8 @@ type Previewer interface {
 // workers holds the workers that have joined this node, over all of its incarnations.
 type workers struct{ roster[lane.WorkerID, Session] }
 
-// call passes a call of a lane to its worker.
-func (w *workers) call(c *lane.Call) {
+// call passes a call of a lane to its worker. dead says that the lane has ended.
+func (w *workers) call(c *lane.Call, dead bool) {
 	s := w.get(c.Worker)
 	if s == nil {
 		return // the worker has left, and the lane learns that
@@ -75,12 +75,26 @@ func (w *workers) call(c *lane.Call) {
 	case lane.CallRecall:
 		s.worker.Recall(c.Address, c.Run, c.Generation, *c.Query)
 	case lane.CallEvict:
-		if away, ok := s.worker.(crew.Survivor); ok && c.Moves && s.isAway() {
-			away.Lose(c.Run, c.Generation)
-		} else {
-			s.worker.Evict(c.Run, c.Generation, c.Reason)
-		}
+		s.takeBack(c, dead)
 		s.release(c.Run, c.Generation)
+	}
+}
+
+// takeBack takes a run from its worker. If the next owner of the run asks what the worker holds,
+// the worker keeps the bodies of the run that still run. The next owner asks a worker of another
+// node, and if this node has lost its lease, a server also asks its own workers.
+func (s *Session) takeBack(c *lane.Call, dead bool) {
+	survivor, ok := s.worker.(crew.Survivor)
+	own := dead && c.Runs && s.eng.cfg.Lane.Reunion > 0 && !s.eng.isStopping()
+	switch {
+	case !ok || !c.Moves:
+		s.worker.Evict(c.Run, c.Generation, c.Reason)
+	case s.isAway():
+		survivor.Lose(c.Run, c.Generation)
+	case own:
+		s.hands.LoseOwn(model.HeldRun{Address: c.Address, Run: c.Run, Given: c.Given}, c.Generation)
+	default:
+		s.worker.Evict(c.Run, c.Generation, c.Reason)
 	}
 }
 

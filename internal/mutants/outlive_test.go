@@ -67,6 +67,13 @@ var outlive = []mutant{
 		tests: [][]string{toldTest},
 	},
 	{
+		name:  "a server that lost its lease forgets what its workers run",
+		file:  "internal/engine/workers.go",
+		old:   "own := dead && c.Runs && ",
+		new:   "own := false && ",
+		tests: [][]string{engineTest("TestServerWithARunningBodyLosesItsLease$")},
+	},
+	{
 		name:  "a kept run is read for any worker",
 		file:  "internal/engine/lane/reading.go",
 		old:   " && !l.reunion.awaits(e.address) && !l.isEarly(e)",

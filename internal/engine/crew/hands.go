@@ -319,6 +319,15 @@ func (h *WorkflowHands) takeBack(run model.RunID, generation uint64) {
 	h.release(run, generation)
 }
 
+// LoseOwn takes a run of the worker's own node away from the worker, because the node has lost its
+// lease. The worker is a Survivor, and keeps the running bodies of the run for the next owner.
+func (h *WorkflowHands) LoseOwn(r model.HeldRun, generation uint64) {
+	h.mu.Lock()
+	h.left[r.Run] = leftRun{r.Address, r.Given, time.Now()}
+	h.mu.Unlock()
+	h.worker.(Survivor).Lose(r.Run, generation)
+}
+
 // loseOwner takes all runs of a lost owner away from the worker.
 func (h *WorkflowHands) loseOwner(o *outlet) {
 	h.mu.Lock()

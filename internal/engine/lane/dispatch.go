@@ -204,6 +204,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 // queries that waited for it.
 func (l *Lane) activate(now model.Time, e *entry, s seat, events []model.Event) {
 	e.hold.give(s, l.workers.nextGen(), e.run(), len(events))
+	e.hold.given = now
 	e.hold.preview.takes = l.cfg.AheadWait > 0 && l.workers.previews[s.worker]
 	e.reading.endHistory()
 	e.wait.joined = 0
@@ -356,7 +357,10 @@ func (l *Lane) letGo(b *building, e *entry, why string) {
 	if e.hold.free() {
 		return
 	}
-	call := Call{Kind: CallEvict, Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen, Reason: why, Moves: l.dead != nil || e.shard.draining}
+	call := Call{
+		Kind: CallEvict, Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen, Reason: why,
+		Moves: l.dead != nil || e.shard.draining, Runs: e.hold.busy, Address: e.address, Given: e.hold.given,
+	}
 	if b == nil {
 		l.out.Calls = append(l.out.Calls, call)
 	} else {

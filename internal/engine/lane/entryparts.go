@@ -83,6 +83,7 @@ type holding struct {
 	worker WorkerID    // 0 when no worker holds the run
 	run    model.RunID // the run that the worker holds, even while the lane reads the state again
 	gen    uint64      // generation: each hand-over has its own
+	given  model.Time  // when the worker got the run
 	busy   bool        // the worker may be running a step, or may be about to run one
 	// The lane sends the worker no events, because the run must leave the worker.
 	withheld bool

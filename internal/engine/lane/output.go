@@ -122,7 +122,9 @@ type Call struct {
 	ID         string        // of the step, for CallRetry
 	Reason     string        // for CallEvict
 	Moves      bool          // for CallEvict: the run continues under another owner
-	Address    model.Address // for CallRecall
+	Runs       bool          // for CallEvict: the worker may run a step of the run
+	Given      model.Time    // for CallEvict with Runs: when the worker got the run
+	Address    model.Address // for CallRecall, and for CallEvict with Runs
 	Query      *model.Query
 	Durable    int64 // for CallConfirm: all events up to this position are durable
 }
