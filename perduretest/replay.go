@@ -1,7 +1,7 @@
 package perduretest
 
 import (
-	"context"
+	"bytes"
 	"io/fs"
 	"testing"
 
@@ -15,6 +15,9 @@ import (
 // Export some histories of every kind with `perdure workflow export`, and keep them in the
 // repository.
 //
+// The code runs in virtual time. So it may be slow, and code that blocks without a durable call
+// fails the test immediately.
+//
 // If no file matches the pattern, the test fails, because a test that checks nothing must not
 // succeed.
 func Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definition) {
@@ -23,7 +26,8 @@ func Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definitio
 }
 
 // Replay works like the function Replay, but uses c.Payloads, which must be the payload settings of
-// the app that exported the histories.
+// the app that exported the histories. Their transforms run in real time, so they may use a
+// network.
 func (c Config) Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definition) {
 	t.Helper()
 	names, err := fs.Glob(files, pattern)
@@ -33,20 +37,26 @@ func (c Config) Replay(t *testing.T, files fs.FS, pattern string, defs ...perdur
 	if len(names) == 0 {
 		t.Fatalf("perduretest: no history matches %q: export some with `perdure workflow export`", pattern)
 	}
+
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			if err := c.replayFile(t.Context(), files, name, defs...); err != nil {
-				t.Errorf("perduretest: %s: %v", name, err)
+			history, err := fs.ReadFile(files, name)
+			if err != nil {
+				t.Fatalf("perduretest: %v", err)
 			}
+			out := newOuter(t.Context())
+			defer out.close()
+			inside := c
+			inside.Payloads = out.codec(c.Payloads, c.MaxPayload)
+			bubble(t, func(t *testing.T) { inside.replay(t, t, history, defs...) })
 		})
 	}
 }
 
-func (c Config) replayFile(ctx context.Context, files fs.FS, name string, defs ...perdure.Definition) error {
-	f, err := files.Open(name)
-	if err != nil {
-		return err
+// replay replays a history inside the bubble. It reports mistakes to tb.
+func (c Config) replay(t *testing.T, tb testing.TB, history []byte, defs ...perdure.Definition) {
+	cfg := attach.Config{MaxPayload: c.MaxPayload, Payloads: c.Payloads}
+	if err := attach.Replay(t.Context(), cfg, bytes.NewReader(history), defs...); err != nil {
+		tb.Errorf("perduretest: %s: %v", t.Name(), err)
 	}
-	defer f.Close()
-	return attach.Replay(ctx, attach.Config{MaxPayload: c.MaxPayload, Payloads: c.Payloads}, f, defs...)
 }

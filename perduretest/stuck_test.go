@@ -1,13 +1,18 @@
 package perduretest
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/payload"
 )
 
 // jammed is a workflow that waits for something that the engine does not know.
@@ -179,5 +184,98 @@ func TestStepThatNeverEnds(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestReplayOfCodeThatBlocks replays a history with code that blocks forever. The replay says so
+// after seconds of virtual time.
+func TestReplayOfCodeThatBlocks(t *testing.T) {
+	t.Parallel()
+	before := perdure.NewWorkflow("jammed", func(_ perdure.WorkflowCtx, n int) (int, error) { return n, nil })
+	history := exported(t, Config{}, before, func(env *Env) (perdure.Ref, error) {
+		_, err := before.Run(env.With(), 1, perdure.RawKey("k"))
+		return perdure.Ref{Workflow: "jammed", Key: "k"}, err
+	})
+	r := &recorder{TB: t}
+
+	failing(r, func() {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			Config{}.replay(t, r, history, jammed)
+			if passed := time.Since(began); passed > time.Minute {
+				t.Errorf("the replay took %s", passed)
+			}
+		})
+	})
+
+	for _, want := range []string{"stuck", "stuck_test.go:", "chan receive"} {
+		if !strings.Contains(r.String(), want) {
+			t.Errorf("%s\nhas no %q", r, want)
+		}
+	}
+}
+
+// exported returns the history of an execution.
+func exported(t *testing.T, c Config, def perdure.Definition, run func(*Env) (perdure.Ref, error)) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	c.Run(t, def, func(t *testing.T, env *Env) {
+		ref, err := run(env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := env.App().Histories().Export(env.Context(), ref, &file); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return file.Bytes()
+}
+
+// clocked is a transform that notes in which year it reads payloads.
+type clocked struct{ year *atomic.Int64 }
+
+// Name implements payload.Transform.
+func (clocked) Name() string { return "clocked" }
+
+// Seal implements payload.Transform.
+func (clocked) Seal(_ context.Context, _ payload.Meta, data []byte) ([]byte, bool, error) {
+	return data, true, nil
+}
+
+// Open implements payload.Transform.
+func (c clocked) Open(_ context.Context, _ payload.Meta, sealed []byte) ([]byte, error) {
+	c.year.Store(int64(time.Now().Year()))
+	return sealed, nil
+}
+
+// Digester implements payload.Transform.
+func (clocked) Digester(context.Context) (func([]byte) []byte, error) { return nil, nil }
+
+// TestReplayOfSlowCode replays code that computes. The clock of the replay stands still in the
+// meantime, so the code is not stuck however slow the machine is. Payloads are read in real time.
+//
+//perdure:allow clock the test is about it
+func TestReplayOfSlowCode(t *testing.T) {
+	t.Parallel()
+	busy := perdure.NewWorkflow("busy", func(_ perdure.WorkflowCtx, n int) (sum int, err error) {
+		began := time.Now()
+		for i := range n {
+			sum += i % 7
+		}
+		if passed := time.Since(began); passed != 0 {
+			return sum, fmt.Errorf("%s have passed", passed)
+		}
+		return sum, nil
+	})
+	read := clocked{new(atomic.Int64)}
+	cfg := Config{Payloads: payload.Codec{Chain: []payload.Transform{read}}}
+	history := exported(t, cfg, busy, func(env *Env) (perdure.Ref, error) {
+		_, err := busy.Run(env.With(), 1_000_000, perdure.RawKey("k"))
+		return perdure.Ref{Workflow: "busy", Key: "k"}, err
+	})
+
+	cfg.Replay(t, fstest.MapFS{"busy.jsonl": {Data: history}}, "*.jsonl", busy)
+	if got := read.year.Load(); got < 2020 {
+		t.Errorf("payloads were read in the year %d", got)
 	}
 }

@@ -477,6 +477,13 @@ var common = []mutant{
 		tests: [][]string{{"./perduretest", "-run", "TestCodeThatBlocksForever$"}},
 	},
 	{
+		name:  "a replay in a test runs in real time",
+		file:  "perduretest/replay.go",
+		old:   "			bubble(t, func(t *testing.T) {",
+		new:   "			func(t *testing.T, do func(*testing.T)) { do(t) }(t, func(t *testing.T) {",
+		tests: [][]string{{"./perduretest", "-run", "TestReplayOfSlowCode$"}},
+	},
+	{
 		name:  "the time of a body counts as time in which the code is stuck",
 		file:  "internal/replay/body.go",
 		old:   "	a.fut.m.since.Store(",

@@ -61,7 +61,8 @@ func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query)
 	case <-ctx.Done():
 		err = fault.New(fault.Timeout, "replay of %s: the code does not end: %w", name, context.Cause(ctx))
 	}
-	if end := w.Close(context.WithoutCancel(ctx)); err == nil && end != nil {
+	// If the code is stuck, its run does not end, but the verdict says more about that.
+	if end := w.Close(context.WithoutCancel(ctx)); err == nil && v.blocked == nil && end != nil {
 		err = end
 	}
 	return v, err
