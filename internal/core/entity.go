@@ -641,10 +641,11 @@ func (n *Entity) Return(items []*Item) (gone []*Item) {
 }
 
 // Keep adds the calls that were only in memory to an entity that the lane has read again from the
-// store. These calls go behind the stored items.
+// store. These calls go behind the stored items. No worker has them, and no note about them is on
+// its way into the store.
 func (n *Entity) Keep(items []*Item) {
 	for _, it := range items {
-		it.made = false
+		it.made, it.noting = false, false
 		n.add(it)
 	}
 }

@@ -437,3 +437,32 @@ func TestCallersOfCallsWhoseEndIsNotStored(t *testing.T) {
 		})
 	}
 }
+
+// Two workers have disappeared with a call that is only in memory, so it waits until no other
+// suspect runs. The lane lets it run with the next commit, and the store refuses this batch because
+// of another address. The call still runs afterwards, and so do the other suspects of the lane.
+func TestSuspectInMemoryBehindARefusedBatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a, other := ledger("a"), echo("d")
+	r.joinEntities(1)
+	r.operation(a, "add", "1", "one")
+	r.operation(other, "echo", "2", "two")
+	r.settle()
+	r.vanish(1)
+	r.wantMaking("1", "2")
+	r.operations = nil
+	r.l.Lose(r.now, 2, nil)
+	r.take()
+	r.settle()
+
+	r.refuse = poison("bad")
+	r.start(key("bad"), "bad")
+	r.operation(a, "add", "3", "three", oneWay)
+	r.joinEntities(3)
+	r.work()
+	for _, caller := range []string{"one", "two", "three"} {
+		r.wantAnswer(caller, "")
+	}
+	r.wantState(a, "1;3;")
+}
