@@ -111,6 +111,13 @@ var entities = []mutant{
 		tests: [][]string{laneTest("TestCallersOfCallsWhoseEndIsNotStored$")},
 	},
 	{
+		name:  "a refused batch blocks a call that was about to run alone",
+		file:  "internal/core/entity.go",
+		old:   "		it.made, it.noting = false, false\n",
+		new:   "		it.made = false\n",
+		tests: [][]string{laneTest("TestSuspectInMemoryBehindARefusedBatch$")},
+	},
+	{
 		name:  "a remote worker that disappears has left in order",
 		file:  "internal/grpcapi/role_entities.go",
 		old:   "	r.session.Lose(r.unseen)\n",
