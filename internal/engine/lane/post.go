@@ -215,8 +215,8 @@ func (l *Lane) stop(e *entry, id string, p posting, canceled bool) {
 
 // unpost makes the board forget the tasks of an entry, for example because the entry leaves memory.
 // Workers that execute these tasks continue. A worker that has not got its claim does not get it
-// now, because the board frees the permits of the claim. Whoever reads the run again hands the
-// claim over.
+// now, because the board frees the permits of the claim. The lane that reads the run again hands
+// the claim over.
 func (l *Lane) unpost(now model.Time, e *entry) {
 	for _, id := range e.tasks.posted.ids(nil) {
 		ref := model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}

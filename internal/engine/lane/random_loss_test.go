@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// disappears lets a worker disappear with its calls, of which it may not have seen some.
+// disappears lets a worker disappear with its calls. Some of them may not have reached the worker.
 func (v *village) disappears(t *rapid.T) {
 	w := lane.WorkerID(rapid.IntRange(1, 3).Draw(t, "worker"))
 	var unseen []uint64

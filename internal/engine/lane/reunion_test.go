@@ -39,6 +39,24 @@ func (r *rig) dieDuringStep(a model.Address) model.HeldRun {
 	return model.HeldRun{Address: a, Run: run}
 }
 
+// dieAfterABackOff kills the server while worker 1 runs the second attempt of a step. The back-off
+// before this attempt is over, but the run is still parked in the store. dieAfterABackOff returns
+// what the worker holds.
+func (r *rig) dieAfterABackOff(a model.Address) model.HeldRun {
+	r.t.Helper()
+	r.join(1)
+	run := r.startRun(a)
+	failed := model.Command{Kind: model.CommandRetry, Delay: time.Second, Event: model.Event{ID: "x", Attempt: 1}}
+	r.turn(a, waitingTurn(failed))
+	r.settle()
+	r.release(a, "x")
+	r.pass(time.Second)
+	r.wantHolder(a, 1)
+	r.crashFenced()
+
+	return model.HeldRun{Address: a, Run: run}
+}
+
 // readBesideNews lets worker 1 come back for a run. The lane reads the history of the run while a
 // signal for the run is in flight to the store.
 func (r *rig) readBesideNews(a model.Address, h model.HeldRun) {
@@ -421,21 +439,13 @@ func TestReunionKeepsRunsAfterABackOff(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, withReunion)
 			a := key("a")
-			r.join(1)
-			run := r.startRun(a)
-			failed := model.Command{Kind: model.CommandRetry, Delay: time.Second, Event: model.Event{ID: "x", Attempt: 1}}
-			r.turn(a, waitingTurn(failed))
-			r.settle()
-			r.release(a, "x")
-			r.pass(time.Second)
-			r.wantHolder(a, 1)
-			r.crashFenced()
+			held := r.dieAfterABackOff(a)
 			r.rejoin(2)
 			r.settle()
 			do(r, a)
 			r.wantHolder(a, 0)
 
-			r.rejoin(1, model.HeldRun{Address: a, Run: run})
+			r.rejoin(1, held)
 			r.settle()
 			r.wantHolder(a, 1)
 		})
@@ -448,17 +458,8 @@ func TestRunAfterABackOffBehindAnAssumedStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, withReunion)
 	a := key("a")
-	r.join(1)
-	run := r.startRun(a)
-	failed := model.Command{Kind: model.CommandRetry, Delay: time.Second, Event: model.Event{ID: "x", Attempt: 1}}
-	r.turn(a, waitingTurn(failed))
-	r.settle()
-	r.release(a, "x")
-	r.pass(time.Second)
-	r.wantHolder(a, 1)
-
-	r.crashFenced()
-	r.rejoin(1, model.HeldRun{Address: a, Run: run})
+	held := r.dieAfterABackOff(a)
+	r.rejoin(1, held)
 	for w := range lane.WorkerID(4) {
 		r.rejoin(w + 2)
 	}

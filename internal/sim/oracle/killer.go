@@ -16,7 +16,6 @@ import (
 // next two owners mark the call before they execute it. If an owner gives the shard up cleanly, the
 // next owner does not know about earlier deaths. In that case the call may kill up to two more
 // processes.
-
 //
 // Other such calls kill only the teller that executes them, as if the teller were a process of its
 // own. Rule K3 says: no owner sets a call aside before three tellers have died while they had it.
